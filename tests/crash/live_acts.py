@@ -10,6 +10,7 @@ import orjson
 
 import weft
 from weft.live.router import Router
+from weft.live.source_ticks import SourceTicker
 from weft.queue import work
 from weft.queue.steps import Fence
 from weft.queue.work import Completed
@@ -46,4 +47,9 @@ async def route(client: weft.Client) -> None:
     await Router(client.database).run_once()
 
 
-ACTS: dict[str, Callable[..., Awaitable[None]]] = {"attempt": attempt, "route": route}
+async def tick(client: weft.Client) -> None:
+    """Make units of what is due."""
+    await SourceTicker(client.database).run_once()
+
+
+ACTS: dict[str, Callable[..., Awaitable[None]]] = {"attempt": attempt, "route": route, "tick": tick}

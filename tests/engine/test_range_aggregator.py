@@ -60,7 +60,10 @@ async def test_a_range_is_written_when_it_is_complete_and_amended_when_more_come
         given = ticks(1, 5, 9)
         await scene.add("ticks", None, given)
         await scene.settled()
-        assert await conn.fetchval("select count(*) from weft.dataset_write w join weft.live_output o using (version_id)") == 0
+        assert (
+            await conn.fetchval("select count(*) from weft.dataset_write w join weft.live_output o using (version_id)")
+            == 0
+        )
         given += ticks(12, 20) + ticks(3, 7, symbol="Y")
         await scene.add("ticks", None, given[3:])
         await scene.settled()

@@ -59,7 +59,10 @@ async def test_rows_that_an_update_added_are_joined_with_another_input_and_sprea
         await scene.settled()
         found = await scene.rows("placed")
     assert sorted((row["id"], row["city"]) for row in found) == [(1, "Ulm"), (2, "Rom"), (3, "Ulm")]
-    assert await conn.fetchval("select sum(rows) from weft.dataset_write w join weft.live_output o using (version_id)") == 3
+    assert (
+        await conn.fetchval("select sum(rows) from weft.dataset_write w join weft.live_output o using (version_id)")
+        == 3
+    )
 
 
 async def test_a_write_into_several_partitions_is_transformed_partition_by_partition(

@@ -97,7 +97,9 @@ CREATE TYPE weft.tag_verb AS ENUM (
     'redo',
     'compact',
     'delete',
-    'undelete'
+    'undelete',
+    'deploy',
+    'rollback'
 );
 
 CREATE TYPE weft.task_search AS (
@@ -273,6 +275,7 @@ CREATE TABLE weft.tag (
     version bigint NOT NULL,
     "position" bigint NOT NULL,
     is_protected boolean DEFAULT false NOT NULL,
+    is_deployed boolean DEFAULT false NOT NULL,
     moved_at timestamp with time zone NOT NULL,
     moved_by text NOT NULL,
     deleted_at timestamp with time zone,
@@ -408,6 +411,40 @@ begin
       and not exists (select 1 from weft.task t where t.state = 'ready' and t.queue_id = -gone)
       and not exists (select 1 from weft.job j where j.owner_id = gone);
   end loop;
+  return count;
+end $$;
+
+CREATE FUNCTION weft.advance_backfill(backfill bigint) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare b weft.live_backfill; l weft.live_job; open_units int; key text; count int := 0; version bigint;
+begin
+  select * into b from weft.live_backfill o where o.id = backfill and o.ended_at is null for no key update skip locked;
+  if not found then
+    return 0;
+  end if;
+  select * into strict l from weft.live_job j where j.id = b.live_job_id for no key update;
+  if l.state in ('draining', 'stopped') then
+    return 0;
+  end if;
+  select count(*) into open_units from weft.live_unit u where u.backfill_id = b.id and u.state <> 'done';
+  select i.version_id into version from weft.live_input i where i.live_job_id = l.id and i.place = b.place;
+  for key in
+    select p.partition_key from weft.dataset_partition p
+    where p.version_id = version and (b.next_key is null or p.partition_key > b.next_key)
+      and (b.first_key is null or p.partition_key >= b.first_key) and (b.last_key is null or p.partition_key <= b.last_key)
+    order by p.partition_key limit greatest(b.at_once - open_units, 0)
+  loop
+    perform weft.unit_of_partition(l, b.place, key, b.id);
+    b.next_key := key;
+    count := count + 1;
+  end loop;
+  update weft.live_backfill o set next_key = b.next_key, made = o.made + count,
+    ended_at = case when count = 0 and open_units = 0 then weft.now() end
+  where o.id = b.id;
+  if count > 0 then
+    perform weft.hint_live();
+  end if;
   return count;
 end $$;
 
@@ -677,6 +714,34 @@ begin
   end if;
   return true;
 end $_$;
+
+CREATE FUNCTION weft.collect_dag(dag bigint, retention interval) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare d weft.live_dag; gone int; jobs bigint[];
+begin
+  select * into d from weft.live_dag o where o.id = dag for no key update skip locked;
+  if not found then
+    return 0;
+  end if;
+  delete from weft.dag_version v where v.dag_id = dag and v.state in ('retired', 'abandoned') and v.retired_at < weft.now() - retention
+    and v.id is distinct from d.version_id and v.id is distinct from d.building_id;
+  get diagnostics gone = row_count;
+  -- What another job still reads stays until that has gone.
+  jobs := array(
+    select j.id from weft.live_job j
+    where j.dag_id = dag and j.state = 'stopped' and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)
+      and not exists (
+        select 1 from weft.live_output o join weft.live_input i on i.version_id = o.version_id and i.is_internal
+        where o.live_job_id = j.id and i.live_job_id <> j.id)
+    order by j.id for update);
+  -- One that was never current counts as retired from the beginning.
+  update weft.dataset_version v set retired_at = v.created_at from weft.live_output o
+  where o.live_job_id = any (jobs) and v.id = o.version_id and v.retired_at is null
+    and not exists (select 1 from weft.dataset s where s.current_id = v.id);
+  delete from weft.live_job j where j.id = any (jobs);
+  return gone + cardinality(jobs);
+end $$;
 
 CREATE FUNCTION weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) RETURNS weft.tag
     LANGUAGE plpgsql
@@ -1334,7 +1399,8 @@ CREATE FUNCTION weft.grant_live_to_server(role regrole) RETURNS void
 begin
   execute format('grant select on weft.live_jobs to %s', role);
   execute format('grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset, '
-    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live to %s', role);
+    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live, '
+    'weft.live_backfill to %s', role);
 end $$;
 
 CREATE FUNCTION weft.grant_schedules_to_server(role regrole) RETURNS void
@@ -1846,7 +1912,7 @@ CREATE FUNCTION weft.lock_event(org bigint, event text) RETURNS void
   select pg_advisory_xact_lock(hashtextextended('weft.event ' || org || ' ' || event, 0))
 $$;
 
-CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
+CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean, deploying boolean DEFAULT false) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
     AS $$
@@ -1855,6 +1921,8 @@ begin
   select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
   if t.name is null then
     return null;
+  elsif t.is_deployed and not deploying then
+    perform weft.refuse_move('deployed', t);
   elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then
     perform weft.refuse_move('moved', t);
   elsif expected_hash is not null
@@ -1937,6 +2005,24 @@ begin
     end if;
   end loop;
   return found_move;
+end $$;
+
+CREATE FUNCTION weft.move_live_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, by text, said text) RETURNS void
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true, true); at timestamptz := weft.now();
+begin
+  if t.name is null then
+    insert into weft.tag (org_id, name, workflow_id, target_id, version, position, is_protected, is_deployed, moved_at, moved_by)
+    select org, tag_name, a.workflow_id, target, 1, 1, true, true, at, by from weft.artifact a where a.id = target and a.org_id = org;
+    insert into weft.tag_move (org_id, tag, version, verb, to_id, position, moved_at, moved_by, message)
+    values (org, tag_name, 1, verb, target, 1, at, by, said);
+  elsif not t.is_deployed then
+    perform weft.refuse_move('there', t);
+  elsif t.target_id <> target then
+    perform weft.add_move(t, verb, target, null, by, said, null);
+  end if;
 end $$;
 
 CREATE FUNCTION weft.move_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
@@ -2915,6 +3001,7 @@ CREATE TABLE weft.live_job (
     dag_id bigint NOT NULL,
     name text NOT NULL,
     config_hash text NOT NULL,
+    nonce integer DEFAULT 0 NOT NULL,
     activation text NOT NULL,
     runtime text NOT NULL,
     operator text NOT NULL,
@@ -2973,11 +3060,12 @@ begin
       select p.partition_key as key from weft.dataset_partition p
       where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
     ), added as (
-      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since, is_boot)
       select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
         case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
-        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now()
-      from standing s order by s.key on conflict do nothing
+        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now(), true
+      from standing s order by s.key
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true
     )
     select count(*), max(s.key) into made, last_key from standing s;
     update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
@@ -3276,17 +3364,42 @@ end $$;
 CREATE FUNCTION weft.settle_dag(dag bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare wanted bigint[];
+declare wanted bigint[]; each record;
 begin
   perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
   wanted := array(
     select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id) where d.id = dag);
   update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
   update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
-  update weft.live_source s set is_listening = true from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id = any (wanted) and not s.is_listening;
-  update weft.live_source s set is_listening = false, deaf_since = weft.now() from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id <> all (wanted) and s.is_listening;
+  update weft.live_job j set runtime = s.runtime, queue_id = s.queue_id, rank = s.rank, timeout = s.timeout,
+    heartbeat_timeout = s.heartbeat_timeout, max_attempts = s.max_attempts, on_failure = s.on_failure, max_concurrency = s.max_concurrency,
+    max_backlog = s.max_backlog, idle_after = s.idle_after
+  from (
+    select distinct on (m.live_job_id) m.live_job_id, m.settings from weft.live_dag d
+      join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id)
+    where d.id = dag order by m.live_job_id, m.dag_version_id = d.version_id desc
+  ) o cross join lateral json_to_record(o.settings) as s (runtime text, queue_id bigint, rank smallint, timeout interval,
+    heartbeat_timeout interval, max_attempts smallint, on_failure text, max_concurrency int, max_backlog int, idle_after interval)
+  where j.id = o.live_job_id and (j.runtime, j.queue_id, j.rank, j.timeout, j.heartbeat_timeout, j.max_attempts, j.on_failure,
+      j.max_concurrency, j.max_backlog, j.idle_after) is distinct from (s.runtime, s.queue_id, s.rank, s.timeout, s.heartbeat_timeout,
+      s.max_attempts, s.on_failure, s.max_concurrency, s.max_backlog, s.idle_after);
+  for each in
+    select s.live_job_id, s.org_id, s.event, s.is_listening from weft.live_source s join weft.live_job j on j.id = s.live_job_id
+    where j.dag_id = dag and s.is_listening <> (j.id = any (wanted)) order by s.event, s.live_job_id
+  loop
+    if each.event is not null then
+      perform weft.lock_event(each.org_id, each.event);
+    end if;
+    if not each.is_listening then
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+        json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
+      from weft.live_source s join weft.event e on e.org_id = s.org_id and e.name = s.event and e.at > s.deaf_since
+      where s.live_job_id = each.live_job_id and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
+    end if;
+    update weft.live_source s set is_listening = not each.is_listening, deaf_since = case when each.is_listening then weft.now() end
+    where s.live_job_id = each.live_job_id;
+  end loop;
   perform weft.hint_live();
 end $$;
 
@@ -3580,20 +3693,72 @@ begin
   return query select new_id, handler, of.concurrency_key is not null;
 end $$;
 
-CREATE FUNCTION weft.swap_dag(dag bigint, to_version bigint) RETURNS void
+CREATE FUNCTION weft.standing_of_live_job(job bigint, OUT units bigint, OUT held bigint, OUT writes bigint, OUT since timestamp with time zone, OUT is_behind boolean) RETURNS record
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare first_write timestamptz;
+begin
+  select count(*) filter (where u.kind <> 'slice'), count(*) filter (where u.state = 'held'), min(u.since) filter (where u.kind <> 'slice'),
+    coalesce(bool_or(u.is_boot), false)
+  into units, held, since, is_behind from weft.live_unit u where u.live_job_id = job and u.state <> 'done';
+  select coalesce(sum(v.last_write - case when v.id = i.version_id then coalesce(i.routed_write, 0) else 0 end), 0), min(f.written_at),
+    is_behind or coalesce(bool_or(i.routed_write is null or v.id is distinct from i.version_id), false)
+  into writes, first_write, is_behind
+  from weft.live_input i join weft.dataset d on d.id = i.dataset_id
+    join weft.dataset_version v on v.id = case when i.is_internal then i.version_id else d.current_id end
+    left join lateral (
+      select w.written_at from weft.dataset_write w
+      where w.version_id = v.id and w.number > case when v.id = i.version_id then coalesce(i.routed_write, 0) else 0 end
+      order by w.number limit 1) f on true
+  where i.live_job_id = job;
+  since := least(since, first_write);
+  is_behind := is_behind or exists (
+    select 1 from weft.live_source s where s.live_job_id = job and s.kind in ('continuous', 'files') and s.caught_up_at is null);
+end $$;
+
+CREATE FUNCTION weft.swap_dag(dag bigint, to_version bigint, verb weft.tag_verb DEFAULT 'deploy'::weft.tag_verb, by text DEFAULT NULL::text, said text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare d weft.live_dag; each record;
+declare d weft.live_dag; v weft.dag_version; each record;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
-  for each in select p.dataset_id, p.version_id from weft.dag_version_dataset p where p.dag_version_id = to_version order by p.dataset_id loop
+  select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
+  -- What no job writes any more stays the DAG's, as none of its outputs.
+  update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
+  for each in
+    select p.dataset_id, p.version_id, j.name, o.place, j.document -> 'unique_key' as key
+    from weft.dag_version_dataset p join weft.dag_version_job m on m.dag_version_id = p.dag_version_id
+      join weft.live_output o on o.live_job_id = m.live_job_id and o.version_id = p.version_id join weft.live_job j on j.id = m.live_job_id
+    where p.dag_version_id = to_version order by p.dataset_id
+  loop
     perform weft.make_current(each.dataset_id, each.version_id);
+    update weft.dataset o set producer_dag = d.name, producer_node = each.name, producer_output = each.place,
+      unique_key = case json_typeof(each.key) when 'array' then array(select json_array_elements_text(each.key)) end
+    where o.id = each.dataset_id;
   end loop;
-  update weft.dag_version v set state = 'retired', retired_at = weft.now() where v.id = d.version_id and v.id <> to_version;
-  update weft.dag_version v set state = 'abandoned', retired_at = weft.now() where v.id = d.building_id and v.id <> to_version;
-  update weft.dag_version v set state = 'live', live_at = weft.now(), retired_at = null where v.id = to_version;
+  update weft.dag_version o set state = 'retired', retired_at = weft.now() where o.id = d.version_id and o.id <> to_version;
+  update weft.dag_version o set state = 'abandoned', retired_at = weft.now() where o.id = d.building_id and o.id <> to_version;
+  update weft.dag_version o set state = 'live', live_at = weft.now(), retired_at = null where o.id = to_version;
   update weft.live_dag o set version_id = to_version, building_id = null where o.id = dag;
+  perform weft.move_live_tag(d.org_id, d.name || '/live', verb, v.artifact_id, coalesce(by, v.actor), coalesce(said, v.message));
   perform weft.settle_dag(dag);
+end $$;
+
+CREATE FUNCTION weft.swap_when_caught_up(dag bigint, lag interval) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare d weft.live_dag;
+begin
+  select * into d from weft.live_dag o where o.id = dag and o.building_id is not null for no key update skip locked;
+  if not found or exists (
+    select 1 from weft.dag_version_job m cross join lateral weft.standing_of_live_job(m.live_job_id) s
+    where m.dag_version_id = d.building_id and (s.is_behind or s.held > 0 or s.since < weft.now() - lag)
+      and not exists (select 1 from weft.dag_version_job o where o.dag_version_id = d.version_id and o.live_job_id = m.live_job_id)
+  ) then
+    return false;
+  end if;
+  perform weft.swap_dag(dag, d.building_id);
+  return true;
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -3943,6 +4108,20 @@ begin
   return t;
 end $$;
 
+CREATE FUNCTION weft.unit_of_partition(l weft.live_job, at_place integer, key text, backfill bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare made bigint;
+begin
+  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
+  select l.org_id, l.id, key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
+    case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end,
+    json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]), backfill
+  from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
+  where i.live_job_id = l.id and i.place = at_place on conflict do nothing returning id into made;
+  return made;
+end $$;
+
 CREATE TABLE weft.artifact (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -4277,7 +4456,8 @@ CREATE TABLE weft.dag_version_dataset (
 CREATE TABLE weft.dag_version_job (
     dag_version_id bigint NOT NULL,
     live_job_id bigint NOT NULL,
-    org_id bigint NOT NULL
+    org_id bigint NOT NULL,
+    settings json NOT NULL
 );
 
 CREATE TABLE weft.dataset (
@@ -4745,6 +4925,24 @@ CREATE TABLE weft.lease (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE weft.live_backfill (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    live_job_id bigint NOT NULL,
+    place integer NOT NULL,
+    first_key text,
+    last_key text,
+    next_key text,
+    at_once integer NOT NULL,
+    partitions integer NOT NULL,
+    made integer DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    ended_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT live_backfill_at_once_check CHECK ((at_once > 0))
+);
+
 CREATE TABLE weft.live_dag (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -4838,6 +5036,8 @@ CREATE TABLE weft.live_unit (
     since timestamp with time zone DEFAULT weft.now() NOT NULL,
     run_at timestamp with time zone,
     task_id bigint,
+    is_boot boolean DEFAULT false NOT NULL,
+    backfill_id bigint,
     CONSTRAINT live_unit_kind_check CHECK ((kind = ANY (ARRAY['bootstrap'::text, 'update'::text, 'partition'::text, 'event'::text, 'tick'::text, 'slice'::text, 'file'::text, 'row'::text]))),
     CONSTRAINT live_unit_state_check CHECK ((state = ANY (ARRAY['new'::text, 'waiting'::text, 'ready'::text, 'running'::text, 'done'::text, 'held'::text])))
 )
@@ -5495,6 +5695,9 @@ ALTER TABLE ONLY weft.key_slot
 ALTER TABLE ONLY weft.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY weft.live_backfill
+    ADD CONSTRAINT live_backfill_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_org_id_id_key UNIQUE (org_id, id);
 
@@ -5746,15 +5949,23 @@ CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at 
 
 CREATE INDEX key_loan_wanted ON weft.key_loan USING btree (queue_id, key, task_id);
 
+CREATE INDEX live_backfill_job ON weft.live_backfill USING btree (org_id, live_job_id, id);
+
+CREATE INDEX live_backfill_open ON weft.live_backfill USING btree (id) WHERE (ended_at IS NULL);
+
 CREATE INDEX live_input_dataset ON weft.live_input USING btree (dataset_id);
 
 CREATE INDEX live_job_active ON weft.live_job USING btree (id) WHERE (state <> 'stopped'::text);
+
+CREATE INDEX live_output_dataset ON weft.live_output USING btree (dataset_id);
 
 CREATE INDEX live_output_version ON weft.live_output USING btree (version_id);
 
 CREATE INDEX live_source_due ON weft.live_source USING btree (next_at) WHERE (is_listening AND (next_at IS NOT NULL));
 
 CREATE INDEX live_source_event ON weft.live_source USING btree (org_id, event) WHERE (is_listening AND (event IS NOT NULL));
+
+CREATE INDEX live_unit_backfill ON weft.live_unit USING btree (backfill_id) WHERE (backfill_id IS NOT NULL);
 
 CREATE INDEX live_unit_held ON weft.live_unit USING btree (live_job_id, id) WHERE (state = 'held'::text);
 
@@ -6038,6 +6249,9 @@ ALTER TABLE ONLY weft.key_loan
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.live_backfill
+    ADD CONSTRAINT live_backfill_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_org_id_building_id_fkey FOREIGN KEY (org_id, building_id) REFERENCES weft.dag_version(org_id, id) DEFERRABLE INITIALLY DEFERRED;

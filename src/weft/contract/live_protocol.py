@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from weft.contract.bounds import Text
 from weft.contract.protocol import LARGEST, Held
 from weft.jobs.posting import MAX_URL
-from weft.live.staging import LONGEST_KEY, MOST_CALLBACKS, MOST_UNITS
+from weft.live.staging import LONGEST_KEY, LONGEST_PATH, MOST_CALLBACKS, MOST_UNITS
 
 _Key = Field(min_length=1, max_length=LONGEST_KEY)
+FilePath = Annotated[Text, Field(min_length=1, max_length=LONGEST_PATH)]
+FileTag = Annotated[Text, Field(min_length=1, max_length=LONGEST_KEY)]
 
 
 class ReadLiveJob(Held):
@@ -55,6 +57,25 @@ class StagedCallback(BaseModel):
     payload: dict[str, Any]
 
 
+class StagedFile(BaseModel):
+    """A file as it was seen; without a tag it is gone."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: FilePath
+    tag: FileTag | None
+    is_emitted: bool = False
+
+
+class CompareFiles(Held):
+    """All files that are there from after one path to another, or to the end, each with what tells if it is another."""
+
+    after: Text = Field(max_length=LONGEST_PATH)
+    until: FilePath | None
+    files: list[tuple[FilePath, FileTag]] = Field(max_length=MOST_UNITS)
+    settle: float = Field(ge=0, le=10**9, description="For how many seconds it must have been as it is.")
+
+
 class StageLive(Held):
     """What is to change of the live job when the task completes, over what was said before.
 
@@ -66,6 +87,7 @@ class StageLive(Held):
     callbacks: list[StagedCallback] = Field(default_factory=list, max_length=MOST_CALLBACKS)
     rest: float | None = Field(None, ge=0, le=10**9)
     is_caught_up: bool | None = None
+    files: list[StagedFile] = Field(default_factory=list, max_length=MOST_UNITS)
 
 
 class LiveJobTold(BaseModel):
@@ -87,3 +109,18 @@ class StateRemembered(BaseModel):
 
     version: int
     state: Any
+
+
+class ChangedFile(BaseModel):
+    """One of the files by its place among them: whether it is new or another, and whether it has settled."""
+
+    place: int
+    is_new: bool
+    is_settled: bool | None
+
+
+class FilesCompared(BaseModel):
+    """The files of which there has been no unit as they are now, and the paths of those that are gone."""
+
+    changed: list[ChangedFile]
+    gone: list[str]

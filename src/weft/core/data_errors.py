@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.core.errors import WeftError
+from weft.core.errors import CallerError, WeftError
 
 
 class WriteConflict(WeftError):
@@ -13,3 +13,16 @@ class WriteConflict(WeftError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"{problem}; the task is tried again")
+
+
+class DeployConflict(CallerError):
+    """Another has deployed the same live DAG meanwhile; nothing of this deploy was done."""
+
+    code = "deploy_conflict"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, dag: str, version: int) -> None:
+        self.dag = dag
+        self.version = version
+        super().__init__(f"{dag} was deployed meanwhile, as version {version}: look at the plan again, then deploy")

@@ -99,6 +99,10 @@ class AuditVerb(StrEnum):
     UNDELETE = "undelete"
     SNAPSHOT = "snapshot"
     ROLLBACK = "rollback"
+    DEPLOY = "deploy"
+    ABANDON = "abandon"
+    DRAIN = "drain"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)

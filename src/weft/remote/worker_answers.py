@@ -41,7 +41,10 @@ _DATASETS = {
     dataset_answers.BEGIN: "dataset/begin",
     dataset_answers.STAGE: "dataset/stage",
 }
-_LIVE = {live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage"}
+_LIVE = {
+    live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage",
+    live_answers.FILES: "live/files",
+}  # fmt: skip
 
 
 class RemoteBlobs:

@@ -45,8 +45,8 @@ class LiveUnit:
 
     @property
     def payload(self) -> Any:
-        """What an event said, or the row of a table."""
-        return self.said.get("payload", self.said.get("row"))
+        """What an event said, or the rows of a table."""
+        return self.said.get("payload", self.said.get("rows"))
 
 
 class LiveContext:
@@ -77,6 +77,7 @@ class LiveContext:
         self._states: dict[str, Any] = {}
         self._units: list[dict[str, Any]] = []
         self._callbacks: list[dict[str, Any]] = []
+        self._files: list[dict[str, Any]] = []
         self._rest: float | None = None
         self._is_caught_up: bool | None = None
 
@@ -176,6 +177,23 @@ class LiveContext:
         self._is_caught_up = True
         return self._given(self._stage)
 
+    def compare_files(
+        self, files: Sequence[tuple[str, str]], settle: float, after: str, until: str | None
+    ) -> dict[str, Any]:
+        """Return which files, of all that are there within these paths, have changed since they were noted, or left.
+
+        For what looks for files; so is `note_files`. It blocks, as does that.
+        """
+        said = {"files": [list(each) for each in files], "settle": settle, "after": after, "until": until}
+        found: dict[str, Any] = self._ask(asks.FILES, said).result()
+        return found
+
+    def note_files(self, notes: Sequence[Mapping[str, Any]], units: Sequence[Mapping[str, Any]]) -> None:
+        """Remember files as they were seen, and make units of those that have settled: both, or neither."""
+        self._files += [dict(each) for each in notes]
+        self._units += [{"kind": "file", **each} for each in units]
+        self._stage()
+
     def _about(self) -> tuple[TaskDataset, list[str] | None, int | None]:
         """Return the input that the unit is about, which of its partitions, and since which write."""
         said = self.unit.said
@@ -207,7 +225,7 @@ class LiveContext:
         states = [{"key": key, "seen": self._seen[key], "state": value} for key, value in self._states.items()]
         said = {
             "states": states, "units": self._units, "callbacks": self._callbacks, "rest": self._rest,
-            "is_caught_up": self._is_caught_up,
+            "is_caught_up": self._is_caught_up, "files": self._files,
         }  # fmt: skip
         self._ask(asks.STAGE, said).result()
 

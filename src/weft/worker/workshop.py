@@ -64,7 +64,9 @@ class Workshop:
     def secret(self, name: str, field: str) -> str:
         """Return an environment variable that a DAG names; raises `InvalidInput` unless it may, and it is there."""
         if name not in self.settings.dag_secrets:
-            raise InvalidInput(field, f"{name} is not among the variables that DAGs may name; WEFT_DAG_SECRETS has them")
+            raise InvalidInput(
+                field, f"{name} is not among the variables that DAGs may name; WEFT_DAG_SECRETS has them"
+            )
         if not (value := environment().get(name)):
             raise InvalidInput(field, f"{name} is not set where this worker runs")
         return value

@@ -17,7 +17,9 @@ Column = Annotated[str, Field(min_length=1, max_length=500)]
 class SqlTransform(Part):
     """A query of DuckDB over what a unit is about, and over the inputs of its job."""
 
-    sql: Sql = Field(description="One `select`; the table `changes` is what the unit is about, inputs go by their names.")
+    sql: Sql = Field(
+        description="One `select`; the table `changes` is what the unit is about, inputs go by their names."
+    )
     tables: dict[Column, Column] = Field(
         default_factory=dict, description="Other names for inputs: the name in the query, and the dataset."
     )

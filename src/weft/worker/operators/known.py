@@ -11,7 +11,8 @@ from weft.worker.live import LiveContext, handler_of
 from weft.worker.registry import OWN_OPERATORS, AnyHandler
 
 NAMES = frozenset({
-    "alert_evaluate", "block_follower", "http_fetch", "python", "range_aggregator", "sql_transform", "udf",
+    "alert_evaluate", "block_follower", "http_fetch", "python", "range_aggregator", "scan_files", "sql_transform",
+    "udf",
 })  # fmt: skip
 
 
