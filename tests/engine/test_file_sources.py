@@ -15,6 +15,7 @@ import pytest
 
 import weft
 from buckets import S3Bucket, S3Server
+from far import far_client
 from live_scene import make_dag, make_job, until
 from weft.worker.live import LiveContext, operator
 from weft.worker.operators import scan_files
@@ -298,3 +299,23 @@ async def test_a_bucket_that_is_not_there_says_so(client: weft.Client, scene: Sc
     await scene.listen("s3://no-such-bucket/in/*.csv", max_attempts=1)
     error = await _refusal(client, scene, "s3://no-such-bucket")
     assert "cannot be listed" in error
+
+
+async def test_a_worker_without_a_database_looks_for_files_in_its_own_roots(
+    settings: weft.Settings, scene: Scene
+) -> None:
+    for name in ("a.csv", "b.csv"):
+        scene.put(name)
+    await scene.listen()
+    roots = (str(scene.folder),)
+    async with (
+        far_client(replace(settings, files_roots=roots)) as far,
+        weft.Worker(client=far, registry=scene.registry),
+        weft.Orchestrator(client=far),
+    ):
+        await until(lambda: len(scene.seen) == 2)
+        scene.put("a.csv", "another")
+        (scene.folder / "b.csv").unlink()
+        await until(lambda: len(scene.seen) == 3)
+        await until(lambda: scene.conn.fetchval("select count(*) = 1 from weft.live_file"))
+    assert sorted(scene.seen) == ["a.csv", "a.csv", "b.csv"]

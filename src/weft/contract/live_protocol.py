@@ -67,12 +67,21 @@ class StagedFile(BaseModel):
     is_emitted: bool = False
 
 
+class SeenFile(BaseModel):
+    """A file that is there, and what is another when the file is."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: FilePath
+    tag: FileTag
+
+
 class CompareFiles(Held):
-    """All files that are there from after one path to another, or to the end, each with what tells if it is another."""
+    """All files that are there from after one path to another, or to the end."""
 
     after: Text = Field(max_length=LONGEST_PATH)
     until: FilePath | None
-    files: list[tuple[FilePath, FileTag]] = Field(max_length=MOST_UNITS)
+    files: list[SeenFile] = Field(max_length=MOST_UNITS)
     settle: float = Field(ge=0, le=10**9, description="For how many seconds it must have been as it is.")
 
 

@@ -184,7 +184,8 @@ class LiveContext:
 
         For what looks for files; so is `note_files`. It blocks, as does that.
         """
-        said = {"files": [list(each) for each in files], "settle": settle, "after": after, "until": until}
+        told = [{"path": path, "tag": tag} for path, tag in files]
+        said = {"files": told, "settle": settle, "after": after, "until": until}
         found: dict[str, Any] = self._ask(asks.FILES, said).result()
         return found
 

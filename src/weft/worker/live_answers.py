@@ -31,7 +31,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 conn, fence, said["states"], units, callbacks, rest, said["is_caught_up"], said["files"]
             )
         case _ if verb == FILES:
-            files, within = [(path, tag) for path, tag in said["files"]], (said["after"], said["until"])
+            files, within = [(each["path"], each["tag"]) for each in said["files"]], (said["after"], said["until"])
             return await staging.changed_files(conn, fence, files, timedelta(seconds=said["settle"]), within)
         case _:
             raise AssertionError(verb)

@@ -53,7 +53,7 @@ async def stage_live(caller: Caller, asked: StageLive) -> dict[str, Any]:
     return {}
 
 
-_FILES = {"after": "", "until": None, "files": [["orders-1.csv", "1731571200:1048"]], "settle": 2.0}
+_FILES = {"after": "", "until": None, "files": [{"path": "orders-1.csv", "tag": "1731571200:1048"}], "settle": 2.0}
 
 
 @act(router, "/v1/task/live/files", CompareFiles, FilesCompared, {**_HELD, **_FILES})
