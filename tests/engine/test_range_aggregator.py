@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
-from operator_scene import OperatorScene
 
 import weft
 from far import with_and_without_a_database
+from operator_scene import OperatorScene
 from weft.worker.registry import Registry
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

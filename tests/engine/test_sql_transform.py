@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import asyncpg
-from operator_scene import OperatorScene
 
 import weft
 from far import with_and_without_a_database
 from live_scene import until
+from operator_scene import OperatorScene
 from weft.worker.registry import Registry
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

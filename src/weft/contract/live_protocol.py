@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from weft.contract.bounds import Text
 from weft.contract.protocol import LARGEST, Held
-from weft.live.staging import LONGEST_KEY, LONGEST_PATH, MOST_UNITS
+from weft.jobs.posting import MAX_URL
+from weft.live.staging import LONGEST_KEY, LONGEST_PATH, MOST_CALLBACKS, MOST_UNITS
 
 _Key = Field(min_length=1, max_length=LONGEST_KEY)
 FilePath = Annotated[Text, Field(min_length=1, max_length=LONGEST_PATH)]
@@ -44,6 +45,16 @@ class EmittedUnit(BaseModel):
     key: Text = _Key
     lane: Text = Field(max_length=LONGEST_KEY)
     said: dict[str, Any]
+
+
+class StagedCallback(BaseModel):
+    """What a receiver outside is told; those of one key in their order."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    url: Text = Field(min_length=1, max_length=MAX_URL)
+    key: Text = _Key
+    payload: dict[str, Any]
 
 
 class StagedFile(BaseModel):
@@ -82,6 +93,7 @@ class StageLive(Held):
 
     states: list[StagedState] = Field(default_factory=list, max_length=1000)
     units: list[EmittedUnit] = Field(default_factory=list, max_length=MOST_UNITS)
+    callbacks: list[StagedCallback] = Field(default_factory=list, max_length=MOST_CALLBACKS)
     rest: float | None = Field(None, ge=0, le=10**9)
     is_caught_up: bool | None = None
     files: list[StagedFile] = Field(default_factory=list, max_length=MOST_UNITS)
@@ -98,6 +110,7 @@ class LiveJobTold(BaseModel):
     document: dict[str, Any]
     inputs: list[dict[str, Any]]
     outputs: list[str]
+    output_versions: list[int]
 
 
 class StateRemembered(BaseModel):

@@ -12,6 +12,7 @@ from weft.core.checks import check_text
 from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import encode
 from weft.db.statements import Statements
+from weft.jobs.posting import check_url
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -23,6 +24,7 @@ SQL = Statements("weft.live", "sql/staging.sql")
 LONGEST_KEY, LONGEST_PATH = 400, 600
 # Of what a source finds it makes so many units at a time.
 MOST_UNITS = 10_000
+MOST_CALLBACKS = 1000
 _MOST_GONE = 2000
 KINDS = ("event", "file", "row")
 
@@ -36,13 +38,22 @@ class Emitted(NamedTuple):
     said: Mapping[str, Any]
 
 
+class CallbackStaged(NamedTuple):
+    """What a receiver outside is told when the task completes; those of one key in their order."""
+
+    url: str
+    key: str
+    payload: Mapping[str, Any]
+
+
 async def job_of(conn: type_Connection, fence: Fence) -> dict[str, Any]:
     """Return the live job of a task: what it is called, what it means, what it reads and writes."""
     row = await _job(conn, fence)
+    outputs = await conn.fetch(SQL.outputs, row["id"])
     return {
         "dag": row["dag"], "name": row["name"], "document": orjson.loads(row["document"]),
         "inputs": [dict(each) for each in await conn.fetch(SQL.inputs, row["id"])],
-        "outputs": [each["name"] for each in await conn.fetch(SQL.outputs, row["id"])],
+        "outputs": [each["name"] for each in outputs], "output_versions": [each["version"] for each in outputs],
     }  # fmt: skip
 
 
@@ -54,7 +65,8 @@ async def state_of(conn: type_Connection, fence: Fence, key: str) -> dict[str, A
 
 async def stage(
     conn: type_Connection, fence: Fence, states: Sequence[Mapping[str, Any]], units: Sequence[Emitted],
-    rest: timedelta | None, is_caught_up: bool | None, files: Sequence[Mapping[str, Any]] = (),
+    callbacks: Sequence[CallbackStaged], rest: timedelta | None, is_caught_up: bool | None,
+    files: Sequence[Mapping[str, Any]] = (),
 ) -> None:  # fmt: skip
     """Note what an attempt is about to change, over what it said before; it is so when its task completes."""
     row = await _job(conn, fence)
@@ -63,9 +75,18 @@ async def stage(
             raise InvalidInput(name, f"are {len(several)}, and may be {MOST_UNITS}: the rest with the next slice")
     told = [{"key": _check_key(each["key"]), "seen": int(each["seen"]), "state": each["state"]} for each in states]
     made = [_checked_unit(each) for each in units]
+    if len(callbacks) > MOST_CALLBACKS:
+        raise InvalidInput("callbacks", f"are {len(callbacks)}, and may be {MOST_CALLBACKS}")
+    said = [
+        {
+            "key": check_text(each.key, "key", LONGEST_KEY),
+            "payload": {"url": check_url(each.url, "callback_url"), **each.payload},
+        }
+        for each in callbacks
+    ]
     await conn.execute(
         SQL.stage, fence.task_id, fence.attempt, row["org_id"], row["id"], encode(told, "state"), encode(made, "units"),
-        rest, is_caught_up, encode(list(files), "files"),
+        encode(said, "callbacks"), rest, is_caught_up, encode(list(files), "files"),
     )  # fmt: skip
 
 

@@ -71,10 +71,12 @@ class LiveContext:
         self.inputs: list[str] = [each["name"] for each in info["inputs"]]
         self.outputs: list[str] = list(info["outputs"])
         self._versions = {each["name"]: each["version"] for each in info["inputs"]}
+        self._own_versions = dict(zip(self.outputs, info["output_versions"], strict=True))
         self._ask: Ask = ctx.ask
         self._seen: dict[str, int] = {}
         self._states: dict[str, Any] = {}
         self._units: list[dict[str, Any]] = []
+        self._callbacks: list[dict[str, Any]] = []
         self._files: list[dict[str, Any]] = []
         self._rest: float | None = None
         self._is_caught_up: bool | None = None
@@ -104,6 +106,11 @@ class LiveContext:
             return self.task.dataset(f"{name}@{said['version']}.{said['write']}")
         version = self._versions[name]
         return self.task.dataset(name if version is None else f"{name}@{version}")
+
+    def output(self, place: int | str = 0) -> TaskDataset:
+        """Return an output, by its place or name, to read what this job has written so far."""
+        name = place if isinstance(place, str) else self._output(place)
+        return self.task.dataset(f"{name}@{self._own_versions[name]}")
 
     def changes(self, *, columns: Sequence[str] | None = None) -> Any:
         """Return what the unit is about as a table of Arrow: rows that an update added, or the whole partition."""
@@ -149,6 +156,15 @@ class LiveContext:
             for each in units
         ]
         self._units += made
+        return self._given(self._stage)
+
+    def call_back(self, url: str, payload: Mapping[str, Any], *, key: str = "default") -> Any:
+        """Tell a receiver outside, signed, when the task has completed; those of one key in their order.
+
+        It is told again until it takes it, and knows a repeat by its id. Jobs of a version that is built beside the one
+        in effect tell nobody.
+        """
+        self._callbacks.append({"url": url, "key": key, "payload": dict(payload)})
         return self._given(self._stage)
 
     def rest(self, seconds: float | timedelta) -> Any:
@@ -208,8 +224,11 @@ class LiveContext:
 
     def _stage(self) -> None:
         states = [{"key": key, "seen": self._seen[key], "state": value} for key, value in self._states.items()]
-        said = {"states": states, "units": self._units, "rest": self._rest, "is_caught_up": self._is_caught_up}
-        self._ask(asks.STAGE, {**said, "files": self._files}).result()
+        said = {
+            "states": states, "units": self._units, "callbacks": self._callbacks, "rest": self._rest,
+            "is_caught_up": self._is_caught_up, "files": self._files,
+        }  # fmt: skip
+        self._ask(asks.STAGE, said).result()
 
     def _given(self, call: Callable[[], Any]) -> Any:
         return asyncio.to_thread(call) if is_in_loop() else call()

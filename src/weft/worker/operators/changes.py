@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, did_you_mean
 from weft.worker.datasets import DatasetFiles
 
 if TYPE_CHECKING:
@@ -23,6 +23,23 @@ def partitions_of(live: LiveContext, advice: str) -> list[str]:
     """Return the partitions that a unit is about; raises `InvalidInput` where they are too many to be told."""
     if (found := live.unit.partitions) is None:
         raise InvalidInput("unit", f"more than 1,000 partitions were written at once: {advice}")
+    return found
+
+
+async def inputs_named(
+    live: LiveContext, names: Sequence[str], aliases: Mapping[str, str], field: str
+) -> dict[str, DatasetFiles]:
+    """Return the inputs that a query names, in the versions that the job reads; of those nothing is read yet."""
+    known = {name.lower(): name for name in live.inputs}
+    known |= {alias.lower(): dataset for alias, dataset in aliases.items()}
+    found = {}
+    for name in names:
+        if name == CHANGES:
+            continue
+        if (dataset := known.get(name.lower())) is None:
+            hint = did_you_mean(name, [CHANGES, *live.inputs, *aliases])
+            raise InvalidInput(field, f"there is no table {name!r}: there are `changes` and the inputs of the job.{hint}")
+        found[name] = await live.input(dataset).files()
     return found
 
 

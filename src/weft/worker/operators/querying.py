@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.worker.live import LiveContext
 
 # An answer is kept in memory up to this size, and beyond it in a file without a name.
-_IN_MEMORY = 32 * 1024 * 1024
+IN_MEMORY = 32 * 1024 * 1024
 _AT_LINE = re.compile(r"\n\nLINE (\d+): (.*)\n( *)\^")
 
 
@@ -42,15 +42,16 @@ async def answered(
     live: LiveContext, sql: str, tables: Mapping[str, DatasetFiles], field: str
 ) -> AsyncIterator[pa.RecordBatchReader]:
     """Lend the answer to a query over tables; raises `InvalidInput` that says where in the SQL something is wrong."""
-    async with _attached(tables) as attached, _spooled() as file:
-        queries = await live.workshop.queries()
-        seconds = seconds_allowed(live)
-        limits = dataclasses.replace(queries.limits, seconds=seconds, cpu_seconds=2 * seconds)
-        try:
-            async with queries.query(sql, attached, "arrow", limits) as answer:
-                await spool(live, answer, file)
-        except InvalidQuery as problem:
-            raise InvalidInput(field, told(problem.problem, sql)) from None
+    queries = await live.workshop.queries()
+    seconds = seconds_allowed(live)
+    limits = dataclasses.replace(queries.limits, seconds=seconds, cpu_seconds=2 * seconds)
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
+        async with _attached(tables) as attached:
+            try:
+                async with queries.query(sql, attached, "arrow", limits) as answer:
+                    await spool(live, answer, file)
+            except InvalidQuery as problem:
+                raise InvalidInput(field, told(problem.problem, sql)) from None
         yield checked(file)
 
 
@@ -105,9 +106,3 @@ async def _attached(tables: Mapping[str, DatasetFiles]) -> AsyncIterator[list[At
             paths = await stack.enter_async_context(local_files(files.root, files.location, files.names))
             found.append(Attached(name, paths, duckdb_columns(files.schema), mixed=True))
         yield found
-
-
-@asynccontextmanager
-async def _spooled() -> AsyncIterator[Any]:
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-        yield file

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from weft.core.errors import InvalidInput, did_you_mean
 from weft.flow.live.configs import SqlTransform
-from weft.worker.operators.changes import CHANGES, partitions_of, rows_said
+from weft.worker.operators.changes import CHANGES, inputs_named, partitions_of, rows_said
 from weft.worker.operators.configured import configured
 from weft.worker.operators.querying import answered, tables_in
 
@@ -23,7 +22,7 @@ async def run(live: LiveContext) -> dict[str, Any]:
     """Run the query, once for each partition that the unit is about, and write what it answers."""
     config = configured(live, SqlTransform)
     names = await tables_in(live, config.sql, _FIELD)
-    tables = await _inputs(live, config, names)
+    tables = await inputs_named(live, names, config.tables, _FIELD)
     if "dataset" not in live.unit.said:
         with rows_said(live) as rows:
             return {"rows": await _transform(live, config, tables | rows, None)}
@@ -35,22 +34,6 @@ async def run(live: LiveContext) -> dict[str, Any]:
         changed = {CHANGES: await live.changed_files(partition=key)} if CHANGES in names else {}
         rows_written += await _transform(live, config, tables | changed, key or None)
     return {"rows": rows_written}
-
-
-async def _inputs(live: LiveContext, config: SqlTransform, names: tuple[str, ...]) -> dict[str, DatasetFiles]:
-    """Return the inputs that the query names, in the versions that the job reads; of those nothing is read yet."""
-    found = {}
-    known = {name.lower(): name for name in live.inputs} | {
-        alias.lower(): dataset for alias, dataset in config.tables.items()
-    }
-    for name in names:
-        if name == CHANGES:
-            continue
-        if (dataset := known.get(name.lower())) is None:
-            hint = did_you_mean(name, [CHANGES, *live.inputs, *config.tables])
-            raise InvalidInput(_FIELD, f"there is no table {name!r}: it has `changes` and the inputs of the job{hint}")
-        found[name] = await live.input(dataset).files()
-    return found
 
 
 async def _transform(
