@@ -76,6 +76,7 @@ _GROUPS = {
             "SubmittedJob",
             "Jobs",
             "JobHandle",
+            "NewEvent",
             "SentEvent",
             "Job",
             "JobSummary",
@@ -93,6 +94,10 @@ _GROUPS = {
         *("TaskDataset", "WriteResult", "QueryAnswer"),
     ],
     "Begin by itself": ["Schedules", "Schedule", "Backfill"],
+    "Go on for ever": [
+        *("DagDefinition", "read_dag", "Live", "DeployPlan", "JobPlan", "DatasetPlan", "InputPlan", "Touched"),
+        *("RolledBack", "DagVersion", "LiveDag", "LiveJob", "OpenUnit", "OperatorState", "LiveBackfill"),
+    ],
     "Look": [
         *(
             "Task",
@@ -124,6 +129,7 @@ _GROUPS = {
     "Errors": [
         "Forbidden",
         "KeyReused",
+        "SourceFull",
         "ServerUnavailable",
         "TooLarge",
         "Unauthenticated",
@@ -135,6 +141,7 @@ _GROUPS = {
             "WriteConflict",
             "DatasetBusy",
             "DataUnavailable",
+            "DeployConflict",
             "WaitTimeout",
             "TaskFailed",
             "JobFailed",

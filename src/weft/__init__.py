@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from weft.catalog.datasets import Column, Dataset, Producer
     from weft.catalog.explaining import Explanation
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
-    from weft.core.data_errors import DatasetBusy, DataUnavailable, WriteConflict
+    from weft.core.data_errors import DatasetBusy, DataUnavailable, DeployConflict, WriteConflict
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -34,10 +34,19 @@ if TYPE_CHECKING:
     )
     from weft.core.job_states import JobState
     from weft.core.query_errors import InvalidQuery, QueryCancelled, QueryCrashed, QueryLimitReached
-    from weft.core.server_errors import Forbidden, KeyReused, ServerUnavailable, TooLarge, Unauthenticated
+    from weft.core.server_errors import (
+        Forbidden,
+        KeyReused,
+        ServerUnavailable,
+        SourceFull,
+        TooLarge,
+        Unauthenticated,
+    )
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
+    from weft.flow.live.model import DagDefinition
+    from weft.flow.live.reading import read_dag
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
@@ -45,9 +54,13 @@ if TYPE_CHECKING:
     from weft.jobs.graph import GraphEdge, GraphGroup, GraphItem, GraphNode, JobGraph
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
-    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, SentEvent
+    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, NewEvent, SentEvent
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
+    from weft.live.backfilling import LiveBackfill
+    from weft.live.dag_versions import DagVersion
+    from weft.live.looking import LiveDag, LiveJob, OpenUnit, OperatorState
+    from weft.live.plans import DatasetPlan, DeployPlan, InputPlan, JobPlan, Touched
     from weft.live.schedules import Backfill, Schedule
     from weft.queue.audit import AuditEntry
     from weft.queue.cache import CachedOutputs
@@ -67,6 +80,8 @@ if TYPE_CHECKING:
     from weft.sdk.client import Client
     from weft.sdk.datasets import Datasets, QueryAnswer
     from weft.sdk.jobs import Jobs
+    from weft.sdk.live import Live
+    from weft.sdk.live_deploys import RolledBack
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.orgs import Orgs
     from weft.sdk.reruns import Rerun
@@ -105,14 +120,19 @@ _HOMES = {
     "Collected": "weft.history.model",
     "Column": "weft.catalog.datasets",
     "Context": "weft.worker.context",
+    "DagDefinition": "weft.flow.live.model",
+    "DagVersion": "weft.live.dag_versions",
     "DataUnavailable": "weft.core.data_errors",
     "DatabaseUnavailable": "weft.core.errors",
     "Dataset": "weft.catalog.datasets",
     "DatasetBusy": "weft.core.data_errors",
+    "DatasetPlan": "weft.live.plans",
     "DatasetState": "weft.catalog.dataset_reading",
     "DatasetVersion": "weft.catalog.dataset_versions",
     "DatasetWrite": "weft.catalog.dataset_versions",
     "Datasets": "weft.sdk.datasets",
+    "DeployConflict": "weft.core.data_errors",
+    "DeployPlan": "weft.live.plans",
     "Explanation": "weft.catalog.explaining",
     "Finding": "weft.history.model",
     "Forbidden": "weft.core.server_errors",
@@ -124,6 +144,7 @@ _HOMES = {
     "HandlerResult": "weft.worker.handling",
     "Health": "weft.jobs.health",
     "HealthCheck": "weft.jobs.health",
+    "InputPlan": "weft.live.plans",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "InvalidQuery": "weft.core.query_errors",
@@ -136,20 +157,28 @@ _HOMES = {
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobPage": "weft.jobs.model",
+    "JobPlan": "weft.live.plans",
     "JobState": "weft.core.job_states",
     "JobSummary": "weft.jobs.model",
     "Jobs": "weft.sdk.jobs",
     "KeyLimit": "weft.queue.queues",
     "KeyReused": "weft.core.server_errors",
     "LeaseLost": "weft.core.errors",
+    "Live": "weft.sdk.live",
+    "LiveBackfill": "weft.live.backfilling",
+    "LiveDag": "weft.live.looking",
+    "LiveJob": "weft.live.looking",
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
     "Metric": "weft.jobs.metrics",
+    "NewEvent": "weft.jobs.model",
     "NewTask": "weft.queue.model",
     "NewToken": "weft.catalog.model",
     "NodeWhy": "weft.jobs.why",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
+    "OpenUnit": "weft.live.looking",
+    "OperatorState": "weft.live.looking",
     "Orchestrator": "weft.sdk.orchestrator",
     "Org": "weft.catalog.model",
     "OrgRole": "weft.catalog.model",
@@ -173,6 +202,7 @@ _HOMES = {
     "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
     "Roles": "weft.sdk.roles",
+    "RolledBack": "weft.sdk.live_deploys",
     "Sample": "weft.jobs.metrics",
     "Schedule": "weft.live.schedules",
     "Schedules": "weft.sdk.schedules",
@@ -182,6 +212,7 @@ _HOMES = {
     "Settings": "weft.core.settings",
     "SignIn": "weft.catalog.model",
     "Snooze": "weft.core.signals",
+    "SourceFull": "weft.core.server_errors",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
     "SubmittedJob": "weft.sdk.submitted",
@@ -198,6 +229,7 @@ _HOMES = {
     "Token": "weft.catalog.model",
     "Tokens": "weft.sdk.tokens",
     "TooLarge": "weft.core.server_errors",
+    "Touched": "weft.live.plans",
     "Unauthenticated": "weft.core.server_errors",
     "UnknownQueue": "weft.core.errors",
     "User": "weft.catalog.model",
@@ -214,6 +246,7 @@ _HOMES = {
     "WriteResult": "weft.worker.datasets",
     "filtered": "weft.sdk.authoring.symbols",
     "group": "weft.sdk.authoring.branching",
+    "read_dag": "weft.flow.live.reading",
     "read_definition": "weft.flow.reading",
     "register_handler": "weft.worker.handling",
     "run": "weft.sdk.running",
@@ -244,14 +277,19 @@ __all__ = [
     "Collected",
     "Column",
     "Context",
+    "DagDefinition",
+    "DagVersion",
     "DataUnavailable",
     "DatabaseUnavailable",
     "Dataset",
     "DatasetBusy",
+    "DatasetPlan",
     "DatasetState",
     "DatasetVersion",
     "DatasetWrite",
     "Datasets",
+    "DeployConflict",
+    "DeployPlan",
     "Explanation",
     "Finding",
     "Forbidden",
@@ -263,6 +301,7 @@ __all__ = [
     "HandlerResult",
     "Health",
     "HealthCheck",
+    "InputPlan",
     "InvalidDefinition",
     "InvalidInput",
     "InvalidQuery",
@@ -275,20 +314,28 @@ __all__ = [
     "JobHandle",
     "JobNode",
     "JobPage",
+    "JobPlan",
     "JobState",
     "JobSummary",
     "Jobs",
     "KeyLimit",
     "KeyReused",
     "LeaseLost",
+    "Live",
+    "LiveBackfill",
+    "LiveDag",
+    "LiveJob",
     "Materialized",
     "MergeConflict",
     "Metric",
+    "NewEvent",
     "NewTask",
     "NewToken",
     "NodeWhy",
     "NonRetryable",
     "NotFound",
+    "OpenUnit",
+    "OperatorState",
     "Orchestrator",
     "Org",
     "OrgRole",
@@ -312,6 +359,7 @@ __all__ = [
     "RerunStep",
     "Retry",
     "Roles",
+    "RolledBack",
     "Sample",
     "Schedule",
     "Schedules",
@@ -321,6 +369,7 @@ __all__ = [
     "Settings",
     "SignIn",
     "Snooze",
+    "SourceFull",
     "SpawnedTask",
     "StateConflict",
     "SubmittedJob",
@@ -337,6 +386,7 @@ __all__ = [
     "Token",
     "Tokens",
     "TooLarge",
+    "Touched",
     "Unauthenticated",
     "UnknownQueue",
     "User",
@@ -354,6 +404,7 @@ __all__ = [
     "__version__",
     "filtered",
     "group",
+    "read_dag",
     "read_definition",
     "register_handler",
     "run",

@@ -12,7 +12,7 @@ import pytest
 from described import described
 
 import weft
-from weft.remote import client as remote_client
+from weft.remote import calls as remote_calls
 
 # What has a list in its answer and no pages, with what holds it.
 BOUNDED = {
@@ -120,7 +120,7 @@ async def test_pages_give_all_of_a_list_once_and_in_order_by_every_way(
     await conn.execute(FILL)
     job = await conn.fetchval("select id from base")
     # Whoever does not say how many gets all, however many pages that takes.
-    monkeypatch.setattr(remote_client, "_PAGE", 2)
+    monkeypatch.setattr(remote_calls, "PAGE", 2)
     for name, listed in LISTS.items():
         whole = await listed.call(client, job)
         assert len(whole) >= 5, name

@@ -132,16 +132,18 @@ async def begin(
         await conn.execute(SQL.create, org_id, name, None, orjson.dumps(STORAGE).decode(), actor)
         row = await conn.fetchrow(SQL.lock, org_id, name)
         assert row is not None
-    await _require_producer(conn, org_id, name, row, _producer(holder))
-    if unique_key:
-        if len(set(unique_key)) < len(unique_key):
-            raise InvalidInput("unique_key", "names a column twice")
-        await _require_key(conn, org_id, name, row, list(unique_key))
+    if unique_key and len(set(unique_key)) < len(unique_key):
+        raise InvalidInput("unique_key", "names a column twice")
     follows, version_id = not is_breaking, row["current_id"]
     if holder["live_job_id"] is not None:
+        # Who writes it and by which key was said by its deploy, of each version apart.
         follows, version_id = False, await _live_version(conn, holder, name, row, is_breaking=is_breaking)
-    elif version_id is None or is_breaking:
-        version_id = await _add_version(conn, org_id, row, actor)
+    else:
+        await _require_producer(conn, org_id, name, row, _producer(holder))
+        if unique_key:
+            await _require_key(conn, org_id, name, row, list(unique_key))
+        if version_id is None or is_breaking:
+            version_id = await _add_version(conn, org_id, row, actor)
     begun = await conn.fetchrow(
         STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, follows, is_breaking, mode
     )
@@ -225,7 +227,7 @@ async def _require_producer(conn: type_Connection, org_id: int, name: str, row: 
     if row["producer_dag"] is None:
         await conn.execute(SQL.one_output_at_a_time, org_id, *mine)
         await conn.execute(SQL.set_producer, org_id, row["id"], *mine)
-    elif (row["producer_dag"], row["producer_node"]) != mine:
+    elif row["is_live"] or (row["producer_dag"], row["producer_node"]) != mine:
         known = Producer(row["producer_dag"], row["producer_node"])
         raise InvalidInput(
             "dataset", f"{name} is written by {known} and by nobody else, and this is {Producer(*mine)}: write another "

@@ -178,7 +178,7 @@ def _dataset(row: Record) -> Dataset:
         id=row["id"],
         name=row["name"],
         description=row["description"],
-        producer=None if workflow is None else Producer(workflow, row["producer_node"], row["producer_output"]),
+        producer=None if workflow is None else Producer(workflow, row["producer_node"], row["producer_output"] or 0),
         storage=orjson.loads(row["storage"]),
         read_roles=tuple(row["read_roles"]),
         unique_key=None if key is None else tuple(key),

@@ -13,8 +13,9 @@ from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
 from weft.core.job_states import JobState
 from weft.core.states import LIVE, OutboxKind, OutboxState, Sort, TaskState, WorkerState
+from weft.flow.ticks import CatchUp
+from weft.live.looking import UnitState
 from weft.live.schedules import Overlap
-from weft.live.ticks import CatchUp
 from weft.queue.audit import AuditVerb
 from weft.queue.operate import REPLAYABLE
 from weft.queue.retry import MAX_ATTEMPTS
@@ -38,6 +39,7 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "cancel_all.state": sorted(LIVE),
     "replay_all.state": sorted(REPLAYABLE),
     "replay.state": sorted(REPLAYABLE),
+    "live.units.state": UnitState,
     "workers.state": WorkerState,
     "outbox.state": OutboxState,
     "outbox.kind": OutboxKind,

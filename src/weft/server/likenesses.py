@@ -99,6 +99,14 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "code": "unknown_node", "severity": "error", "message": "next: there is no node 'lod'. Did you mean 'load'?",
         "hint": "Did you mean 'load'?", "path": "nodes.fetch.next", "file": None, "line": 4, "column": 9,
     },
+    "DagVersion": {
+        "number": 4, "state": "live", "version_hash": DIGEST, "live_at": LATE, "retired_at": None,
+        "message": "five minutes, not one",
+    },
+    "DatasetPlan": {"name": "candles", "action": "rebuilt", "job": "candles", "version": 3},
+    "DeployPlan": {
+        "dag": "market", "version": 4, "base": 3, "replaces": None, "at_once": False, "warnings": [],
+    },
     "Ended": {"id": ID, "state": "completed", "reason": None, "error": None, "output": {"rows": 240}},
     "Finding": {"code": "digest", "what": f"artifact {ID}", "problem": "its content is not what its digest says",
                 "mended": None},
@@ -109,6 +117,30 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "GraphItem": {**_TASK, "item": 0, "attempt": 1},
     "GraphNode": {**_NODE, "caption": "etl:fetch", "group": None, "job_ids": [], **_PLACE},
     "HealthCheck": {"name": "database", "text": "answers in 1 ms", "advice": None},
+    "InputPlan": {"name": "rates", "job": "candles", "producer": "bank, node rates"},
+    "JobPlan": {"name": "candles", "action": "changed", "fields": ["config.span"], "upstream": [], "resumed": False},
+    "LiveBackfill": {
+        "job": "candles", "first_key": "2026-11-01", "last_key": None, "at_once": 2, "partitions": 14, "made": 5,
+        "running": 2, "held": 0, "ended_at": None, "cancelled_at": None,
+    },
+    "LiveDag": {
+        "name": "market", "version": 4, "building": None, "paused_at": None, "live_at": LATE, "jobs": 3, "units": 2,
+        "held": 0, "writes": 0, "oldest_at": LATE,
+    },
+    "LiveJob": {
+        "name": "candles", "state": "running", "activation": "reactive", "operator": "range_aggregator",
+        "runtime": "worker", "strategy": "partition", "is_live": True, "is_building": False, "paused_at": None,
+        "units": 2, "held": 0, "writes": 0, "oldest_at": LATE, "is_behind": False, "completed": 1204, "failed": 0,
+        "last_error": None, "last_active_at": LATE, "next_at": None, "inputs": ["ticks"], "outputs": ["candles@3"],
+        "config_hash": DIGEST,
+    },
+    "OpenUnit": {
+        "kind": "partition", "lane": "2026-11-14", "state": "running", "since": MOMENT, "run_at": None,
+        "said": {"dataset": "ticks", "version": 3, "write": 12, "partitions": ["2026-11-14"]}, "error": None,
+    },
+    "OperatorState": {"key": "default", "version": 7, "state": {"cursor": 1204}, "updated_at": LATE},
+    "RolledBack": {"dag": "market", "version": 3, "was": 4},
+    "Touched": {"kind": "live", "name": "alerts", "node": "watch", "dataset": "candles", "schedule": None},
     "Job": {
         **_JOB, "inputs": {"day": "2026-11-14"}, "result": {"rows": 240}, "error": None, "parent_id": None,
         "base_kind": "tag", "labels": {"team": "maps"}, "rerun_of": None, "patch": None, "tag_positions": {},

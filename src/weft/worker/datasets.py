@@ -35,6 +35,19 @@ class WriteResult:
     partitions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DatasetFiles:
+    """Where a state of a dataset is, for whoever reads it by other means than Arrow's: names beneath a location."""
+
+    root: str
+    location: str
+    names: tuple[str, ...]
+    schema: pa.Schema
+    is_outside: bool = False
+    # The rows themselves, where they are kept in a table of the database.
+    table: pa.Table | None = None
+
+
 class TaskDataset:
     """A dataset of a running task; `Context.dataset`. Its verbs are awaited in an async handler, and block in others.
 
@@ -95,6 +108,10 @@ class TaskDataset:
             duckdb.sql("select day, sum(price) from orders group by day")
         """
         return self._do(self._scan, _several(partition), since)
+
+    def files(self, *, partition: str | Sequence[str] | None = None, since: int | None = None) -> Any:
+        """Return the files of what `scan` would return, as `DatasetFiles`."""
+        return self._do(self._located, _several(partition), since)
 
     def partitions(self) -> Any:
         """Return the partitions, by key, each a `Partition`."""
@@ -185,6 +202,15 @@ class TaskDataset:
         if (schema := recorded(state["schema"])) is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
         return place_of(state, self._ask), found, schema
+
+    def _located(self, partitions: list[str] | None, since: int | None) -> DatasetFiles:
+        from weft.catalog.dataset_rows import KIND
+
+        state = self._seen()
+        place, files, schema = self._found(partitions, since)
+        names = tuple(file.path for file in files)
+        table = place.table(files, schema, None) if state["storage"] == KIND else None
+        return DatasetFiles(state["root"], state["location"], names, schema, bool(state["is_outside"]), table)
 
     def _partitions(self) -> list[Partition]:
         state, found = self._seen(), list[Partition]()
