@@ -1323,6 +1323,7 @@ CREATE FUNCTION weft.grant_datasets_to_server(role regrole) RETURNS void
 begin
   execute format('grant select on weft.datasets to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
 end $$;
@@ -2217,11 +2218,12 @@ CREATE FUNCTION weft.publish_write(done weft.task_done, version bigint) RETURNS 
 declare
   v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
-  counted record; event bigint; named text;
+  counted record; event bigint; named text; before text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
+  before := v.schema_hash;
   for staged in
     select * from weft.staged_write s
     where s.task_id = done.id and s.attempt = done.attempt and s.version_id = version and s.partitions is not null order by s.id
@@ -2274,13 +2276,20 @@ begin
     swapping := swapping or staged.swaps;
     v.columns := staged.columns;
     v.schema_hash := staged.schema_hash;
+    insert into weft.column_edge as e (org_id, output_id, output_column, input_id, input_column, job_id, last_at)
+    select distinct v.org_id, v.dataset_id, f.output, f.input_id, f.input, done.job_id, done.ended_at
+    from json_to_recordset(staged.columns_from) as f (output text, input_id bigint, input text) order by 3, 4, 5
+    on conflict (org_id, output_id, output_column, input_id, input_column)
+    do update set job_id = excluded.job_id, last_at = excluded.last_at;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, rows, bytes, rows_removed, written_at, actor)
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, rows, bytes, rows_removed, columns, written_at,
+    actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), rows_in, bytes_in, rows_out, case when v.schema_hash is distinct from before then v.columns end,
+    done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -2787,6 +2796,14 @@ begin
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
   insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
   values (version, n, v.org_id, 'rollback', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  -- What comes back is made of what it was made of when it was written.
+  insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
+  select version, n, v.org_id, row_number() over (), i.input_id, i.input_version_id, i.input_write, i.partitions
+  from (
+    select distinct i.input_id, i.input_version_id, i.input_write, i.partitions from weft.dataset_write_input i
+    where i.version_id = version and i.number in (
+      select f.added_by from weft.dataset_file f where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to)
+  ) i;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, written_at = weft.now() where o.id = version;
   return n;
@@ -3862,6 +3879,17 @@ CREATE TABLE weft.blob (
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
 
+CREATE TABLE weft.column_edge (
+    org_id bigint NOT NULL,
+    output_id bigint NOT NULL,
+    output_column text NOT NULL,
+    input_id bigint NOT NULL,
+    input_column text NOT NULL,
+    job_id bigint,
+    last_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='70');
+
 CREATE TABLE weft.dataset (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -3951,6 +3979,7 @@ CREATE TABLE weft.dataset_write (
     rows bigint NOT NULL,
     bytes bigint NOT NULL,
     rows_removed bigint NOT NULL,
+    columns json,
     written_at timestamp with time zone NOT NULL,
     actor text NOT NULL,
     CONSTRAINT dataset_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text, 'rollback'::text, 'register'::text])))
@@ -4524,6 +4553,7 @@ CREATE TABLE weft.staged_write (
     seen_schema text,
     columns json,
     schema_hash text,
+    columns_from json,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     CONSTRAINT staged_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text])))
 );
@@ -4869,6 +4899,9 @@ ALTER TABLE ONLY weft.backfill
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_pkey PRIMARY KEY (org_id, output_id, output_column, input_id, input_column);
+
 ALTER TABLE ONLY weft.dataset_edge
     ADD CONSTRAINT dataset_edge_pkey PRIMARY KEY (org_id, output_id, input_id);
 
@@ -5096,7 +5129,11 @@ CREATE INDEX backfill_schedule ON weft.backfill USING btree (org_id, schedule_id
 
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
-CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id);
+CREATE INDEX column_edge_input ON weft.column_edge USING btree (org_id, input_id, input_column, output_id, output_column);
+
+CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id, output_id);
+
+CREATE INDEX dataset_file_added ON weft.dataset_file USING btree (version_id, added_by);
 
 CREATE INDEX dataset_file_partition ON weft.dataset_file USING btree (version_id, partition_key, id) WHERE (removed_by IS NOT NULL);
 
@@ -5109,6 +5146,8 @@ CREATE INDEX dataset_file_standing ON weft.dataset_file USING btree (version_id,
 CREATE INDEX dataset_partition_latest ON weft.dataset_partition USING btree (version_id, last_write, partition_key);
 
 CREATE INDEX dataset_write_at ON weft.dataset_write USING btree (version_id, written_at);
+
+CREATE INDEX dataset_write_columns ON weft.dataset_write USING btree (version_id, number) WHERE (columns IS NOT NULL);
 
 CREATE INDEX dataset_write_input_of ON weft.dataset_write_input USING btree (input_version_id, input_write);
 
@@ -5352,6 +5391,12 @@ ALTER TABLE ONLY weft.audit_seal
 
 ALTER TABLE ONLY weft.backfill
     ADD CONSTRAINT backfill_org_id_schedule_id_fkey FOREIGN KEY (org_id, schedule_id) REFERENCES weft.schedule(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_org_id_input_id_fkey FOREIGN KEY (org_id, input_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_org_id_output_id_fkey FOREIGN KEY (org_id, output_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.dataset_edge
     ADD CONSTRAINT dataset_edge_org_id_input_id_fkey FOREIGN KEY (org_id, input_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft.catalog.column_origins import MOST
 from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.contract.bounds import Name, Text
 from weft.contract.protocol import LARGEST, Held
@@ -91,6 +92,11 @@ class StageWrite(Held):
     seen: int | None = Field(None, ge=0, le=LARGEST)
     seen_schema: Text | None = Field(None, max_length=64)
     schema_: StagedSchema = Field(alias="schema")
+    columns_from: list[tuple[Text, Text | list[Text]]] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description="What columns are made of: each with one of the others, `orders.price` or `[\"orders\", \"price\"]`.",
+    )
 
 
 class StateTold(BaseModel):

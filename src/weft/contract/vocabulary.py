@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import WithJsonSchema
 
+from weft.catalog.lineage import DEEPEST, MOST_PLACES, Direction
 from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
 from weft.core.job_states import JobState
@@ -41,6 +42,7 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "outbox.state": OutboxState,
     "outbox.kind": OutboxKind,
     "add_effect.kind": OutboxKind,
+    "direction": Direction,
 }
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "limit": (1, LONGEST_PAGE),
@@ -58,6 +60,8 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "count": (1, 1000),
     "at_once": (1, 1000),
     "steps": (1, 1000),
+    "depth": (1, DEEPEST),
+    "datasets.lineage.limit": (1, MOST_PLACES),
 }
 
 

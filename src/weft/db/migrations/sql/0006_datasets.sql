@@ -77,6 +77,8 @@ create table weft.dataset_write (
   rows bigint not null,
   bytes bigint not null,
   rows_removed bigint not null,
+  -- What the columns are from here on, where the write changed them.
+  columns json,
   written_at timestamptz not null,
   actor text not null,
   primary key (version_id, number),
@@ -88,6 +90,9 @@ create index dataset_write_task on weft.dataset_write (org_id, task_id) where ta
 
 -- name: dataset_write_at
 create index dataset_write_at on weft.dataset_write (version_id, written_at);
+
+-- name: dataset_write_columns
+create index dataset_write_columns on weft.dataset_write (version_id, number) where columns is not null;
 
 -- name: dataset_write_input
 -- What was read for a write: the state of each input, and the partitions of it, null for all.
@@ -132,6 +137,9 @@ create index dataset_file_partition on weft.dataset_file (version_id, partition_
 -- name: dataset_file_removed
 create index dataset_file_removed on weft.dataset_file (version_id, removed_by) where removed_by is not null;
 
+-- name: dataset_file_added
+create index dataset_file_added on weft.dataset_file (version_id, added_by);
+
 -- name: dataset_file_path
 create index dataset_file_path on weft.dataset_file (version_id, path);
 
@@ -166,7 +174,25 @@ create table weft.dataset_edge (
 );
 
 -- name: dataset_edge_input
-create index dataset_edge_input on weft.dataset_edge (org_id, input_id);
+create index dataset_edge_input on weft.dataset_edge (org_id, input_id, output_id);
+
+-- name: column_edge
+-- Which column was ever made of which, as those who write say; the job and the time are of the last write that said so.
+create table weft.column_edge (
+  org_id bigint not null,
+  output_id bigint not null,
+  output_column text not null,
+  input_id bigint not null,
+  input_column text not null,
+  job_id bigint,
+  last_at timestamptz not null,
+  primary key (org_id, output_id, output_column, input_id, input_column),
+  foreign key (org_id, input_id) references weft.dataset (org_id, id) on delete cascade,
+  foreign key (org_id, output_id) references weft.dataset (org_id, id) on delete cascade
+) with (fillfactor = 70);
+
+-- name: column_edge_input
+create index column_edge_input on weft.column_edge (org_id, input_id, input_column, output_id, output_column);
 
 -- name: task_input
 -- What an attempt has read of datasets, by which is known whether its output still serves.
@@ -206,6 +232,8 @@ create table weft.staged_write (
   seen_schema text,
   columns json,
   schema_hash text,
+  -- What its columns are made of, as far as the attempt says it.
+  columns_from json,
   created_at timestamptz not null default weft.now(),
   foreign key (org_id, version_id) references weft.dataset_version (org_id, id)
 );
@@ -235,11 +263,12 @@ create function weft.publish_write(done weft.task_done, version bigint) returns 
 declare
   v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
-  counted record; event bigint; named text;
+  counted record; event bigint; named text; before text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
+  before := v.schema_hash;
   for staged in
     select * from weft.staged_write s
     where s.task_id = done.id and s.attempt = done.attempt and s.version_id = version and s.partitions is not null order by s.id
@@ -292,13 +321,20 @@ begin
     swapping := swapping or staged.swaps;
     v.columns := staged.columns;
     v.schema_hash := staged.schema_hash;
+    insert into weft.column_edge as e (org_id, output_id, output_column, input_id, input_column, job_id, last_at)
+    select distinct v.org_id, v.dataset_id, f.output, f.input_id, f.input, done.job_id, done.ended_at
+    from json_to_recordset(staged.columns_from) as f (output text, input_id bigint, input text) order by 3, 4, 5
+    on conflict (org_id, output_id, output_column, input_id, input_column)
+    do update set job_id = excluded.job_id, last_at = excluded.last_at;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, rows, bytes, rows_removed, written_at, actor)
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, rows, bytes, rows_removed, columns, written_at,
+    actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), rows_in, bytes_in, rows_out, case when v.schema_hash is distinct from before then v.columns end,
+    done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -374,6 +410,14 @@ begin
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
   insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
   values (version, n, v.org_id, 'rollback', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  -- What comes back is made of what it was made of when it was written.
+  insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
+  select version, n, v.org_id, row_number() over (), i.input_id, i.input_version_id, i.input_write, i.partitions
+  from (
+    select distinct i.input_id, i.input_version_id, i.input_write, i.partitions from weft.dataset_write_input i
+    where i.version_id = version and i.number in (
+      select f.added_by from weft.dataset_file f where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to)
+  ) i;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, written_at = weft.now() where o.id = version;
   return n;
@@ -404,6 +448,7 @@ create function weft.grant_datasets_to_server(role regrole) returns void languag
 begin
   execute format('grant select on weft.datasets to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
 end $$;

@@ -8,5 +8,5 @@ alter function weft.publish_writes reset all;
 drop function weft.grant_datasets_to_server, weft.publish_write, weft.make_current, weft.roll_back_version;
 drop view weft.datasets;
 alter table weft.dataset drop column current_id;
-drop table weft.staged_write, weft.task_input, weft.dataset_edge, weft.dataset_partition, weft.dataset_file, weft.dataset_write_input,
+drop table weft.staged_write, weft.task_input, weft.column_edge, weft.dataset_edge, weft.dataset_partition, weft.dataset_file, weft.dataset_write_input,
   weft.dataset_write, weft.dataset_version, weft.dataset;
