@@ -24,9 +24,7 @@ def registry() -> Registry:
         await ctx.dataset(name).write(rows, **how)
 
     @registry.task(name="derive")
-    async def derive(
-        name: str, inputs: list[str], ctx: weft.Context, columns: Any = None, value: int = 0
-    ) -> None:
+    async def derive(name: str, inputs: list[str], ctx: weft.Context, columns: Any = None, value: int = 0) -> None:
         for each in inputs:
             await ctx.dataset(each).read()
         await ctx.dataset(name).write([{"total": value, "day": "a"}], columns_from=columns)
@@ -50,8 +48,14 @@ def edges(lineage: weft.Lineage) -> list[tuple[str, str]]:
 
 ORDERS = ("write", {"name": "orders", "rows": [{"price": 1, "quantity": 2}]})
 PEOPLE = ("write", {"name": "people", "rows": [{"id": 1}]})
-DAILY = ("derive", {"name": "daily", "inputs": ["orders", "people"], "columns": {
-    "total": ["orders.price", ["orders", "quantity"]], "day": ["people.id"]}})
+DAILY = (
+    "derive",
+    {
+        "name": "daily",
+        "inputs": ["orders", "people"],
+        "columns": {"total": ["orders.price", ["orders", "quantity"]], "day": ["people.id"]},
+    },
+)
 REPORT = ("derive", {"name": "report", "inputs": ["daily"], "columns": {"total": ["daily.total"]}})
 
 

@@ -197,10 +197,13 @@ CREATE FUNCTION weft.add_effect(kind text, payload json, ordering_key text DEFAU
 #variable_conflict use_variable
 declare org_id bigint; queue text; new_id bigint; given record; wanted text; first text;
 begin
-  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
-    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback', 'openlineage') then
+    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback, openlineage', left(kind, 40) using errcode = 'WF002';
   elsif kind = 'callback' then
     raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
+      using errcode = 'WF002';
+  elsif kind = 'openlineage' then
+    raise exception 'kind: an openlineage is added by the engine, when a dataset is written and WEFT_OPENLINEAGE_URL is set; use enqueue_task'
       using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
     raise exception 'kind: a route_event is added by the engine, when an event is sent, as by `weft events send`; use enqueue_task' using errcode = 'WF002';
@@ -1688,7 +1691,7 @@ CREATE TABLE weft.outbox (
     processed_at timestamp with time zone,
     worker_id bigint,
     actor text,
-    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
+    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text, 'openlineage'::text])))
 )
 WITH (fillfactor='70');
 
@@ -1706,7 +1709,7 @@ begin
     return;
   end if;
   return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
-    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback', 'openlineage'] else array[wanted] end) as k (kind)
     cross join lateral (
       select o.* from weft.outbox o
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
@@ -1763,7 +1766,7 @@ begin
     return;
   end if;
   return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
-    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback', 'openlineage'] else array[wanted] end) as k (kind)
     cross join lateral (
       select o.* from weft.outbox o
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)

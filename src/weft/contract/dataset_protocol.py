@@ -95,7 +95,7 @@ class StageWrite(Held):
     columns_from: list[tuple[Text, Text | list[Text]]] = Field(
         default_factory=list,
         max_length=MOST,
-        description="What columns are made of: each with one of the others, `orders.price` or `[\"orders\", \"price\"]`.",
+        description='What columns are made of: each with one of the others, `orders.price` or `["orders", "price"]`.',
     )
 
 

@@ -300,6 +300,11 @@ class Settings:
     callback_timeout: timedelta = _setting(
         timedelta(seconds=10), parse_interval, "how long a receiver of a callback has to answer"
     )
+    openlineage_url: str | None = _setting(
+        None, _base_url, "where each write into a dataset is told as OpenLineage, such as `https://host/api/v1/lineage`"
+    )
+    openlineage_token: str | None = _setting(None, str, "the bearer token that goes with it", secret=True)
+    openlineage_namespace: str = _setting("weft", _name, "the namespace of what is told so; the org's name follows it")
     compaction_depth: int = _setting(
         10, _at_most(1000), "after so many patches on a version of a workflow a new version is made of them"
     )

@@ -200,9 +200,7 @@ class Datasets:
         async with self.query(sql) as answer:
             return [row async for row in answer.records()]
 
-    async def lineage(
-        self, name: str, *, direction: str = "both", depth: int = 5, limit: int = 200
-    ) -> Lineage:
+    async def lineage(self, name: str, *, direction: str = "both", depth: int = 5, limit: int = 200) -> Lineage:
         """Return what a dataset is made of, and what is made of it; or the same of a column, or of one state.
 
         ``orders.price`` is a column, of which is known what those who write say of it; ``orders@3.12`` a state, of

@@ -82,9 +82,7 @@ def _sql(diff: DatasetDiff, key: Sequence[str], limit: int) -> str:
         f"select {columns} from {_name(one)} except all select {columns} from {_name(other)}"
         for one, other in ((diff.old, diff.new), (diff.new, diff.old))
     ]
-    shown = ", ".join(
-        f"{side}.{_name(name)} as {side}{place}" for side in ("b", "a") for name, place in names.items()
-    )
+    shown = ", ".join(f"{side}.{_name(name)} as {side}{place}" for side in ("b", "a") for name, place in names.items())
     order = ", ".join(f"coalesce(a{names[name]}, b{names[name]})" for name in key) or "all"
     counted = ", ".join(
         f"count(*) filter (change = '{word}') over () as {told}"
