@@ -9,12 +9,10 @@ from weft.version import __version__
 
 if TYPE_CHECKING:
     from weft.catalog.dataset_diff import ColumnChange, DatasetDiff, PartitionChange
-    from weft.catalog.lineage import Lineage, LineageEdge, LineagePlace
-    from weft.sdk.row_diff import RowChange, RowDiff
-    from weft.data.sql_lineage import Untold, columns_of_query
     from weft.catalog.dataset_reading import DatasetState, Partition
     from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
     from weft.catalog.datasets import Column, Dataset, Producer
+    from weft.catalog.lineage import Lineage, LineageEdge, LineagePlace
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
     from weft.core.data_errors import WriteConflict
     from weft.core.errors import (
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
+    from weft.data.sql_lineage import Untold, columns_of_query
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from weft.sdk.orgs import Orgs
     from weft.sdk.reruns import Rerun
     from weft.sdk.roles import Roles
+    from weft.sdk.row_diff import RowChange, RowDiff
     from weft.sdk.running import run, submit
     from weft.sdk.schedules import Schedules
     from weft.sdk.submitted import SubmittedJob

@@ -64,7 +64,7 @@ async def diff(
     earlier = old or await _before(conn, org_id, after)
     before = await dataset_reading.state_of(conn, org_id, earlier, sees=sees)
     rows = await _partitions(conn, org_id, before, after, limit)
-    counts = [rows[0][name] if rows else 0 for name in ("added", "removed", "rewritten")]
+    added, removed, rewritten = (rows[0][name] if rows else 0 for name in ("added", "removed", "rewritten"))
     sides = [await _columns(conn, org_id, state) for state in (before, after)]
     return DatasetDiff(
         str(before), str(after),
@@ -73,7 +73,7 @@ async def diff(
         _changes(*sides),
         await conn.fetchval(SQL.rows, org_id, before.version_id, before.write),
         await conn.fetchval(SQL.rows, org_id, after.version_id, after.write),
-        *counts,
+        added, removed, rewritten,
         tuple(PartitionChange(row["key"], row["change"], row["rows_before"], row["rows_after"]) for row in rows),
     )  # fmt: skip
 
@@ -93,9 +93,10 @@ async def _partitions(
 ) -> Sequence[Mapping[str, Any]]:
     if old.version_id != new.version_id:
         said = old.version_id, old.write, new.version_id, new.write, limit
-        return await conn.fetch(SQL.compared_partitions, org_id, *said)
+        return [dict(row) for row in await conn.fetch(SQL.compared_partitions, org_id, *said)]
     if old.write <= new.write:
-        return await conn.fetch(SQL.touched_partitions, org_id, old.version_id, old.write, new.write, limit)
+        found = await conn.fetch(SQL.touched_partitions, org_id, old.version_id, old.write, new.write, limit)
+        return [dict(row) for row in found]
     turned = await conn.fetch(SQL.touched_partitions, org_id, old.version_id, new.write, old.write, limit)
     return [_turned(row) for row in turned]
 

@@ -102,8 +102,8 @@ class _Trace:
             for row in rows:
                 at = row["at_id"], _second(row, "at_")
                 if row["id"] is None:
-                    told = {"made_of_unseen": True} if up else {"used_by_unseen": True}
-                    self.places[at] = replace(self.places[at], **told)
+                    place = self.places[at]
+                    self.places[at] = replace(place, made_of_unseen=True) if up else replace(place, used_by_unseen=True)
                     continue
                 key = row["id"], _second(row, "")
                 if key not in self.places:

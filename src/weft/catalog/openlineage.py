@@ -61,7 +61,7 @@ async def events_of(conn: type_Connection, org: str, payload: Any, namespace: st
     ids = sorted({each["input_id"] for each in inputs})
     columns = await conn.fetch(SQL.columns, row["org_id"], row["id"], ids)
     within = f"{namespace}/{org}"
-    run = {"runId": str(uuid.uuid5(_RUNS, f"{within} {row['version_id']}.{said[2]}"))}
+    run: dict[str, Any] = {"runId": str(uuid.uuid5(_RUNS, f"{within} {row['version_id']}.{said[2]}"))}
     if row["job_id"] is not None:
         parent = {
             "run": {"runId": str(uuid.uuid5(_RUNS, f"{within} job {row['job_id']}"))},

@@ -13,6 +13,7 @@ from weft.cli.completion import complete_dataset
 if TYPE_CHECKING:
     from weft.catalog.lineage import Lineage, LineagePlace
     from weft.flow.drawing import Picture
+    from weft.flow.drawing.picture import Box
 
 app = new_app()
 _UNSEEN = "not visible"
@@ -89,7 +90,7 @@ def picture_of(found: Lineage) -> Picture:
     return Picture(boxes, following, previous, title=f"Lineage of {found.root}")
 
 
-def _unseen(boxes: dict[str, object]) -> str:
+def _unseen(boxes: dict[str, Box]) -> str:
     """Add a box without a name, and return what tells it from others in the drawing."""
     from weft.flow.drawing.picture import Box
 

@@ -147,7 +147,7 @@ _SAID_OF = {
     "datasets.grant.roles": "Which roles of the org see it, in the place of those that do now; none for admins alone.",
     "datasets.create.name": "What the dataset is called.",
     "datasets.diff.limit": "At most so many partitions.",
-    "datasets.diff.name": "The state to begin with: `orders@1.3`. Without `other` it is compared with the one before it.",
+    "datasets.diff.name": "A state, `orders@1.3`; without `other` it is compared with the one before it.",
     "datasets.diff.other": "The state to compare it with.",
     "datasets.lineage.direction": "`up` is what it is made of, `down` what is made of it.",
     "datasets.lineage.limit": "At most so many places.",

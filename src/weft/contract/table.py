@@ -198,6 +198,7 @@ OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_SCHEDULES, *_DATASETS, *_WORKFLOW
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, of streams, or of routes that take graphs as they are put together.
 COMPOSED = frozenset({
-    "datasets.diff_rows", "datasets.query", "datasets.sample", "jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph",
+    "datasets.diff_rows", "datasets.query", "datasets.sample", "jobs.list", "jobs.follow", "jobs.bisect", "jobs.add",
+    "jobs.submit_graph",
     "follow_log",
 })  # fmt: skip

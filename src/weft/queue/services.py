@@ -257,7 +257,7 @@ class Upkeep:
         # A receiver that does not answer holds up nothing but its like.
         outside = OutboxKind.CALLBACK, OutboxKind.OPENLINEAGE
         here = {kind: sink for kind, sink in sinks.items() if kind not in outside}
-        apart = [{kind: sinks[kind]} for kind in outside if kind in sinks]
+        apart = [{str(kind): sinks[kind]} for kind in outside if kind in sinks]
         self._drainers = (
             Drainer(database, worker_id, here),
             *(Drainer(database, worker_id, each, CALLBACKS_AT_ONCE) for each in apart),

@@ -57,8 +57,9 @@ class RowQuery:
 
     def answer(self, rows: Sequence[Mapping[str, Any]]) -> RowDiff:
         """Return what the query has found."""
-        counts = [int(rows[0][name]) if rows else 0 for name in ("added", "removed", "altered")]
-        return RowDiff(self.old, self.new, self.key, self.columns, *counts, tuple(self._row(row) for row in rows))
+        added, removed, changed = (int(rows[0][name]) if rows else 0 for name in ("added", "removed", "altered"))
+        found = tuple(self._row(row) for row in rows)
+        return RowDiff(self.old, self.new, self.key, self.columns, added, removed, changed, found)
 
     def _row(self, row: Mapping[str, Any]) -> RowChange:
         before = {name: row[f"b{place}"] for place, name in enumerate(self.columns)}
