@@ -47,6 +47,7 @@ grant select, update on weft.schedule, weft.backfill to shop_worker;
 grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, weft.dataset_partition,
   weft.staged_write to shop_worker;
 grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to shop_worker;
+grant select, insert, update on weft.column_edge to shop_worker;
 grant select on weft.tag to shop_worker;
 grant insert on weft.artifact to shop_worker;
 grant select, insert on weft.job_label to shop_worker;

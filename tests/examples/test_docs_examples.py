@@ -58,6 +58,7 @@ SCRIPTS = {
         "daily 2",
         "orders 6 ['id', 'day', 'price']",
     ],
+    "lineage.py": ["['orders.price', 'largest.worth', 'totals.total'] False"],
     "query_datasets.py": ["2026-11-14 15.0", "2026-11-15 15.0", "'day': '2026-11-1"],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
@@ -146,6 +147,10 @@ COMMANDS = {
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
     "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3"],
+    "lineage.sh": [
+        *("orders.price", "○ orders", "○ totals", "○ largest", "○ orders.price", "○ totals.total", "○ orders@1.1"),
+        *("orders@1.1", "orders@1.2", "0 added, 0 removed, 1 rewritten", "0 added, 0 removed, 0 changed"),
+    ],
     "datasets.sh": [
         *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),
         *("orders is orders@1.3, was orders@1.2", "created finance", "orders is seen by admins, finance"),
@@ -333,6 +338,7 @@ async def test_the_commands_of_a_page_work(
         "flows.py",
         "shop.py",
         "datasets.py",
+        "lineage.py",
     ):
         shutil.copy(FOLDER / needed, tmp_path)
     is_embedded = name in ("backup.sh", "first_server.sh")

@@ -25,7 +25,7 @@ SQL = Statements("weft.catalog", "sql/lineage.sql")
 DEEPEST, MOST_PLACES = 100, 1000
 _MOST_EDGES = 5000
 # The states of inputs are those of the writes whose files are in a state: so many are looked at, the newest first.
-_MOST_FILES = 1000
+_MOST_FILES = 500
 _LONGEST = 1000
 # A place: the id of a dataset, with one of its columns; or that of a version, with one of its writes.
 _Key = tuple[int, Any]

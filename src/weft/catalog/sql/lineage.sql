@@ -6,7 +6,7 @@
 union all
 select distinct e.output_id, null::bigint, null, null, null, null::int, null::timestamptz, null::timestamptz
 from weft.dataset_edge e join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id
-where e.org_id = $1 and e.output_id = any ($2) and not d.read_roles && $3;
+where e.org_id = $1 and e.output_id = any ($2) and $3::text[] is not null and not d.read_roles && $3;
 
 -- name: outputs
 -- What is made of datasets, likewise.
@@ -16,7 +16,7 @@ where e.org_id = $1 and e.output_id = any ($2) and not d.read_roles && $3;
 union all
 select distinct e.input_id, null::bigint, null, null, null, null::int, null::timestamptz, null::timestamptz
 from weft.dataset_edge e join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id
-where e.org_id = $1 and e.input_id = any ($2) and not d.read_roles && $3;
+where e.org_id = $1 and e.input_id = any ($2) and $3::text[] is not null and not d.read_roles && $3;
 
 -- name: column_inputs
 -- What columns are made of: those of datasets that may be seen, and once for each that is made of what may not.
@@ -31,7 +31,7 @@ select distinct e.output_id, e.output_column, null::bigint, null, null, null, nu
 from unnest($2::bigint[], $3::text[]) as u (id, "column")
   join weft.column_edge e on e.output_id = u.id and e.output_column = u."column"
   join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id
-where e.org_id = $1 and not d.read_roles && $4;
+where e.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
 
 -- name: column_outputs
 -- What is made of columns, likewise.
@@ -46,7 +46,7 @@ select distinct e.input_id, e.input_column, null::bigint, null, null, null, null
 from unnest($2::bigint[], $3::text[]) as u (id, "column")
   join weft.column_edge e on e.input_id = u.id and e.input_column = u."column"
   join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id
-where e.org_id = $1 and not d.read_roles && $4;
+where e.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
 
 -- name: has_column_edges
 select exists (select 1 from weft.column_edge e where e.org_id = $1 and e.output_id = $2 and e.output_column = $3)
@@ -76,7 +76,7 @@ union all
 select distinct m.version_id, m.write, null::bigint, null::bigint, null, null::int, null, null, null::int, null::timestamptz, null::bigint, null::text[]
 from made m join weft.dataset_write_input i on i.version_id = m.version_id and i.number = m.added_by
   join weft.dataset d on d.org_id = i.org_id and d.id = i.input_id
-where i.org_id = $1 and not d.read_roles && $4;
+where i.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
 
 -- name: state_outputs
 -- The states that writes have made which read these, likewise.
@@ -92,7 +92,7 @@ select distinct i.input_version_id, i.input_write, null::bigint, null::bigint, n
 from unnest($2::bigint[], $3::bigint[]) as u (version_id, write)
   join weft.dataset_write_input i on i.input_version_id = u.version_id and i.input_write = u.write
   join weft.dataset_version v on v.id = i.version_id join weft.dataset d on d.org_id = v.org_id and d.id = v.dataset_id
-where i.org_id = $1 and not d.read_roles && $4;
+where i.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
 
 -- name: has_more_files
 -- Whether one of these states has more files than are looked at.
