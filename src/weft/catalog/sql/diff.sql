@@ -7,7 +7,14 @@ with touched as (
 ), standing as (
   select f.partition_key, f.path, f.rows, f.added_by <= $3 and (f.removed_by is null or f.removed_by > $3) as is_old,
     f.added_by <= $4 and (f.removed_by is null or f.removed_by > $4) as is_new
-  from touched t join weft.dataset_file f on f.org_id = $1 and f.version_id = $2 and f.partition_key = t.partition_key
+  from touched t cross join lateral (
+    -- By an index each: those of files that stand, and of those that do not.
+    (select f.* from weft.dataset_file f
+     where f.org_id = $1 and f.version_id = $2 and f.partition_key = t.partition_key and f.removed_by is null offset 0)
+    union all
+    (select f.* from weft.dataset_file f
+     where f.org_id = $1 and f.version_id = $2 and f.partition_key = t.partition_key and f.removed_by is not null offset 0)
+  ) f
 ), counted as (
   select s.partition_key as key, coalesce(sum(s.rows) filter (where s.is_old), 0)::bigint as rows_before,
     coalesce(sum(s.rows) filter (where s.is_new), 0)::bigint as rows_after, bool_or(s.is_old) as was, bool_or(s.is_new) as is,
