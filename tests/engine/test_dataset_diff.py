@@ -67,8 +67,12 @@ async def test_what_the_last_write_has_changed_is_told_by_partition_and_column(
     # Files that came back are the same files.
     await client.datasets.rollback("orders@1.2")
     assert (await client.datasets.diff("orders@1.2", "orders@1.5")).partitions == ()
-    with pytest.raises(weft.InvalidInput, match="the first state of orders"):
-        await client.datasets.diff("orders@1.1")
+    first = await client.datasets.diff("orders@1.1")
+    assert (first.old, first.rows_before, first.partitions_added) == ("orders@1.0", 0, 1)
+    assert [each.name for each in first.columns] == ["id"]
+    assert (await client.datasets.diff_rows("orders@1.1")).added == 1
+    with pytest.raises(weft.InvalidInput, match="what orders was before its first write"):
+        await client.datasets.diff("orders@1.0")
 
 
 async def test_versions_and_datasets_are_compared_as_well(client: weft.Client, registry: Registry) -> None:

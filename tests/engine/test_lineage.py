@@ -209,3 +209,25 @@ async def test_circles_and_names_with_dots_are_no_trouble(client: weft.Client, r
     found = await client.datasets.lineage("x")
     assert edges(found) == [("a.b", "x"), ("x", "x")]
     assert names(await client.datasets.lineage("a.b.c.d")) == [('"a.b".c.d', 0), ("x.day", 1), ("x.total", 1)]
+
+
+async def test_what_an_attempt_says_of_columns_is_kept_with_its_write_or_not_at_all(
+    client: weft.Client, conn: Conn
+) -> None:
+    registry = Registry()
+
+    @registry.task(name="write")
+    async def write(ctx: weft.Context) -> None:
+        await ctx.dataset("orders").write([{"price": 1, "tax": 1}])
+
+    @registry.task(name="derive", retry=weft.Retry(max_attempts=2, initial_delay=0))
+    async def derive(ctx: weft.Context) -> None:
+        await ctx.dataset("orders").read()
+        column = "tax" if ctx.attempt == 1 else "price"
+        await ctx.dataset("daily").write([{"total": 1}], columns_from={"total": [f"orders.{column}"]})
+        if ctx.attempt == 1:
+            raise ValueError("after the write")
+
+    await run(client, registry, ("write", {}), ("derive", {}))
+    rows = await conn.fetch("select output_column, input_column from weft.column_edge")
+    assert [(*row,) for row in rows] == [("total", "price")]

@@ -62,6 +62,10 @@ async def checked(
         known[row["name"]] = _Read(row["id"], row["name"], names | before)
     mine, found = frozenset(columns), []
     for output, origin in pairs:
+        if not isinstance(output, str) or not (isinstance(origin, str) or len(origin) == 2):
+            raise InvalidInput(
+                FIELD, "each is a column, and what it is made of: orders.price, or a dataset and a column"
+            )
         if output not in mine:
             raise InvalidInput(FIELD, f"there is no column {output!r} in what is written; there are {_list(mine)}")
         read, column = _split(known, origin) if isinstance(origin, str) else _pair(known, origin)

@@ -79,13 +79,15 @@ async def diff(
 
 
 async def _before(conn: type_Connection, org_id: int, state: DatasetState) -> Named:
-    """Return the state before one: that before its last write, of its first write that of the version before."""
-    if state.write > 1:
-        return Named(state.name, state.version, state.write - 1)
-    row = await conn.fetchrow(SQL.before, org_id, state.dataset_id, state.version)
-    if row is None:
-        raise InvalidInput("dataset", f"{state} is the first state of {state.name}: there is none before it to compare")
-    return Named(state.name, row["number"], row["last_write"])
+    """Return the state before one: that before its last write, of its first that of the version before, if any."""
+    row = None
+    if state.write <= 1:
+        row = await conn.fetchrow(SQL.before, org_id, state.dataset_id, state.version)
+    if row is not None:
+        return Named(state.name, row["number"], row["last_write"])
+    if state.write == 0:
+        raise InvalidInput("dataset", f"{state} is what {state.name} was before its first write: name another state")
+    return Named(state.name, state.version, state.write - 1)
 
 
 async def _partitions(
@@ -112,6 +114,8 @@ def _turned(row: Record) -> dict[str, Any]:
 
 async def _columns(conn: type_Connection, org_id: int, state: DatasetState) -> tuple[Column, ...]:
     """Return the columns that a state had: its version may have more by now."""
+    if state.write == 0:
+        return ()
     told = await conn.fetchval(SQL.columns, org_id, state.version_id, state.write)
     return state.columns if told is None else columns_of(told)
 
