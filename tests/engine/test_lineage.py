@@ -179,9 +179,14 @@ async def test_what_may_not_be_seen_has_no_name_and_leads_nowhere(client: weft.C
     for root in ("daily", "daily.total", "daily@1.1", "daily.nothing"):
         with seeing(frozenset({"finance"})), pytest.raises(weft.NotFound, match=r"there is no dataset daily"):
             await client.datasets.lineage(root)
-    for place in (await client.datasets.lineage("daily")).places:
-        assert not place.made_of_unseen
-        assert not place.used_by_unseen
+    # Whoever sees all of them is told of nothing that he does not.
+    await client.datasets.grant("daily", ["finance"])
+    for roles in (None, frozenset({"finance"})):
+        for root in ("daily", "daily.total", "daily@1.1"):
+            with seeing(roles):
+                places = (await client.datasets.lineage(root)).places
+            assert len(places) == 4
+            assert not any(place.made_of_unseen or place.used_by_unseen for place in places)
 
 
 async def test_another_org_has_a_lineage_of_its_own(client: weft.Client, registry: Registry) -> None:

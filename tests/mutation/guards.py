@@ -778,11 +778,11 @@ REDUNDANT: list[tuple[Guard, str]] = [
     *(
         (Guard(statement, text), "the ids are those of datasets and versions which were found in the org")
         for statement, text in {
-            "lineage.has_column_edges": "e.org_id = $1 and e.output_id",
+            "lineage.has_column_edges": "e.org_id = $1 and",
             "lineage.has_more_files": "f.org_id = $1 and",
             "lineage.write": "w.org_id = $1 and",
-            "diff.touched_partitions": "f.org_id = $1 and f.version_id = $2 and f.added_by > $3",
-            "diff.compared_partitions": "f.org_id = $1 and f.version_id = $2",
+            "diff.touched_partitions": "f.org_id = $1 and",
+            "diff.compared_partitions": "f.org_id = $1 and",
             "diff.rows": "v.org_id = $1 and",
             "diff.columns": "w.org_id = $1 and",
             "diff.before": "v.org_id = $1 and",
