@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.catalog.datasets import Column, Dataset, Producer
     from weft.catalog.lineage import Lineage, LineageEdge, LineagePlace
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
-    from weft.core.data_errors import WriteConflict
+    from weft.core.data_errors import DatasetBusy, DataUnavailable, WriteConflict
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -109,8 +109,10 @@ _HOMES = {
     "Column": "weft.catalog.datasets",
     "ColumnChange": "weft.catalog.dataset_diff",
     "Context": "weft.worker.context",
+    "DataUnavailable": "weft.core.data_errors",
     "DatabaseUnavailable": "weft.core.errors",
     "Dataset": "weft.catalog.datasets",
+    "DatasetBusy": "weft.core.data_errors",
     "DatasetDiff": "weft.catalog.dataset_diff",
     "DatasetState": "weft.catalog.dataset_reading",
     "DatasetVersion": "weft.catalog.dataset_versions",
@@ -255,8 +257,10 @@ __all__ = [
     "Column",
     "ColumnChange",
     "Context",
+    "DataUnavailable",
     "DatabaseUnavailable",
     "Dataset",
+    "DatasetBusy",
     "DatasetDiff",
     "DatasetState",
     "DatasetVersion",

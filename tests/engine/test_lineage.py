@@ -236,3 +236,15 @@ async def test_what_an_attempt_says_of_columns_is_kept_with_its_write_or_not_at_
     await run(client, registry, ("write", {}), ("derive", {}))
     rows = await conn.fetch("select output_column, input_column from weft.column_edge")
     assert [(*row,) for row in rows] == [("total", "price")]
+
+
+async def test_what_was_deleted_has_no_name_any_more_until_it_is_back(client: weft.Client, registry: Registry) -> None:
+    await run(client, registry, ORDERS, PEOPLE, DAILY, REPORT)
+    await client.datasets.delete("daily")
+    for root in ("report", "report.total", "report@1.1"):
+        found = await client.datasets.lineage(root)
+        assert [place.name for place in found.places] == [root]
+        assert (found.places[0].made_of_unseen, found.places[0].used_by_unseen) == (True, False)
+    assert (await client.datasets.lineage("orders")).places[0].used_by_unseen
+    await client.datasets.undelete("daily")
+    assert names(await client.datasets.lineage("report"))[2:] == [("daily", -1), ("report", 0)]

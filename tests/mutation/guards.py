@@ -60,6 +60,9 @@ FILES = {
     "lineage": "catalog/sql/lineage.sql",
     "diff": "catalog/sql/diff.sql",
     "openlineage": "catalog/sql/openlineage.sql",
+    "rows": "catalog/sql/rows.sql",
+    "registering": "catalog/sql/registering.sql",
+    "keeping": "catalog/sql/keeping.sql",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -206,19 +209,27 @@ GUARDS: list[Guard] = [
     *_of("dataset.files", "test_datasets", "and f.added_by <= $3", ("(f.removed_by is null or f.removed_by > $3)", "true")),
     *_of("dataset.partitions", "test_dataset_guards", "p.org_id = $1 and"),
     *_of("dataset.latest_partitions", "test_dataset_guards", "p.org_id = $1 and"),
-    *_of("lineage.inputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), "and not d.read_roles && $3"),
-    *_of("lineage.outputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), "and not d.read_roles && $3"),
-    *_of("lineage.column_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), "and not d.read_roles && $4"),
-    *_of("lineage.column_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), "and not d.read_roles && $4"),
-    *_of("lineage.state_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), "and not d.read_roles && $4",
+    *_of("lineage.inputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
+    *_of("lineage.outputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
+    *_of("lineage.column_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
+    *_of("lineage.column_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
+    *_of("lineage.state_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true"),
          ("where f.removed_by is null or f.removed_by > u.write", "")),
-    *_of("lineage.state_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), "and not d.read_roles && $4"),
+    *_of("lineage.state_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
     *_of("staging.holder", "test_dataset_guards", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
     *_of("staging.stage", "test_dataset_guards", "and s.task_id = $2", "and s.partitions is null"),
     *_of("publishing.publish_write", "test_dataset_guards", "and p.last_write > staged.seen", "and s.partitions is not null",
          ("and staged.seen_schema is distinct from v.schema_hash", "and false"), ("staged.follows and", "false and")),
     *_of("publishing.publish_writes", "test_dataset_guards", ("and d.attempt = each.attempt", "")),
     *_of("collecting.abandoned", "test_dataset_kill", ("s.created_at < weft.now() - $1::interval\n  and", "")),
+    *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked",
+         ("where d.deleted_at < weft.now() - $1::interval", "where d.deleted_at < 'infinity'::timestamptz - $1::interval")),
+    *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
+    *_of("rows.read", "test_dataset_tables", "v.org_id = $1 and"),
+    *_of("keeping.open_write", "test_dataset_keeping", ("and t.state = 'running'", "and t.state = 'dead'")),
+    *_of("keeping.deleted", "test_dataset_keeping", "d.org_id = $1 and", "for no key update",
+         ("order by d.deleted_at desc", "order by d.deleted_at")),
+    *_of("dataset.list", "test_dataset_keeping", "and d.deleted_at is null"),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -790,6 +801,19 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "openlineage.columns": "e.org_id = $1 and",
         }.items()
     ),
+    *(
+        (Guard(name, text), "the id is that of a dataset which was found in its org, and is locked")
+        for name, text in {
+            "registering.registered": "v.org_id = $1 and",
+            "registering.add": "d.org_id = $1 and",
+            "registering.current_columns": "d.org_id = $1 and",
+            "keeping.open_write": "s.org_id = $1 and",
+            "keeping.hand_over": "d.org_id = $1 and",
+            "keeping.delete": "d.org_id = $1 and",
+            "keeping.undelete": "d.org_id = $1 and",
+        }.items()
+    ),
+    (Guard("publishing.register_files", "for no key update"), "whoever registers has locked the dataset"),
     (
         Guard("dataset.unknown_roles", "r.org_id = $1 and"),
         "a role of another org grants nothing to anybody of this one",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.catalog.datasets import ALONE, columns_of
+from weft.catalog.datasets import ALONE, OUTSIDE, columns_of
 from weft.core.errors import InvalidInput
 from weft.db.statements import Statements
 from weft.version import __version__
@@ -85,7 +85,7 @@ def _job(namespace: str, row: Record) -> dict[str, Any]:
     kind = {"processingType": "BATCH", "integration": "WEFT", "jobType": "TASK"}
     return {
         "namespace": namespace,
-        "name": node if dag == ALONE else f"{dag}.{node}",
+        "name": node if dag in (ALONE, OUTSIDE) else f"{dag}.{node}",
         "facets": {"jobType": _facet("jobType", kind)},
     }
 

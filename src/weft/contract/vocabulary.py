@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import WithJsonSchema
 
+from weft.catalog.datasets import Kind, PartitionBy
 from weft.catalog.lineage import DEEPEST, MOST_PLACES, Direction
 from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
@@ -43,6 +44,8 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "outbox.kind": OutboxKind,
     "add_effect.kind": OutboxKind,
     "direction": Direction,
+    "datasets.create.storage": Kind,
+    "datasets.register.partition_by": PartitionBy,
 }
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "limit": (1, LONGEST_PAGE),
@@ -62,6 +65,8 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "steps": (1, 1000),
     "depth": (1, DEEPEST),
     "datasets.lineage.limit": (1, MOST_PLACES),
+    "range_start": (-(2**53), 2**53),
+    "range_end": (-(2**53), 2**53),
 }
 
 

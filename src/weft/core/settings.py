@@ -141,10 +141,7 @@ class Settings:
         None, _path, "folder of the embedded PostgreSQL, blobs and logs; by default the user's data folder"
     )
     database_url: str | None = _setting(
-        None,
-        str,
-        "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME",
-        secret=True,
+        None, str, "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME", secret=True
     )
     listen_url: str | None = _setting(
         None,
@@ -174,6 +171,14 @@ class Settings:
         timedelta(days=30),
         parse_interval,
         "how long the states of a dataset can be read, and gone back to, after others took their place",
+    )
+    data_outside: tuple[str, ...] = _setting(
+        (),
+        _words,
+        "folders and `s3://` prefixes, by comma, in which datasets of others are registered; none unless said",
+    )
+    query_fetch: int = _setting(
+        4 * 1024**3, parse_size, "how much a query may copy to this machine, of a bucket or of tables"
     )
     query_memory: int = _setting(512 * 1024**2, parse_size, "how much memory a query over datasets may take")
     query_timeout: timedelta = _setting(

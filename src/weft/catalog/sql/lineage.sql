@@ -1,22 +1,22 @@
 -- name: inputs
--- What datasets are made of: those that may be seen, by name, and once for each that is made of what may not.
+-- What datasets are made of: those that may be seen, by name, and once for each that is made of what may not, or was deleted.
 (select e.output_id as at_id, d.id, d.name, d.producer_dag, d.producer_node, d.producer_output, v.written_at, e.first_at as at
  from weft.dataset_edge e join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id left join weft.dataset_version v on v.id = d.current_id
- where e.org_id = $1 and e.output_id = any ($2) and ($3::text[] is null or d.read_roles && $3) order by d.name, e.output_id limit $4)
+ where e.org_id = $1 and e.output_id = any ($2) and d.deleted_at is null and ($3::text[] is null or d.read_roles && $3) order by d.name, e.output_id limit $4)
 union all
 select distinct e.output_id, null::bigint, null, null, null, null::int, null::timestamptz, null::timestamptz
 from weft.dataset_edge e join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id
-where e.org_id = $1 and e.output_id = any ($2) and $3::text[] is not null and not d.read_roles && $3;
+where e.org_id = $1 and e.output_id = any ($2) and (d.deleted_at is not null or $3::text[] is not null and not d.read_roles && $3);
 
 -- name: outputs
 -- What is made of datasets, likewise.
 (select e.input_id as at_id, d.id, d.name, d.producer_dag, d.producer_node, d.producer_output, v.written_at, e.first_at as at
  from weft.dataset_edge e join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id left join weft.dataset_version v on v.id = d.current_id
- where e.org_id = $1 and e.input_id = any ($2) and ($3::text[] is null or d.read_roles && $3) order by d.name, e.input_id limit $4)
+ where e.org_id = $1 and e.input_id = any ($2) and d.deleted_at is null and ($3::text[] is null or d.read_roles && $3) order by d.name, e.input_id limit $4)
 union all
 select distinct e.input_id, null::bigint, null, null, null, null::int, null::timestamptz, null::timestamptz
 from weft.dataset_edge e join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id
-where e.org_id = $1 and e.input_id = any ($2) and $3::text[] is not null and not d.read_roles && $3;
+where e.org_id = $1 and e.input_id = any ($2) and (d.deleted_at is not null or $3::text[] is not null and not d.read_roles && $3);
 
 -- name: column_inputs
 -- What columns are made of: those of datasets that may be seen, and once for each that is made of what may not.
@@ -25,13 +25,13 @@ where e.org_id = $1 and e.input_id = any ($2) and $3::text[] is not null and not
  from unnest($2::bigint[], $3::text[]) as u (id, "column")
    join weft.column_edge e on e.output_id = u.id and e.output_column = u."column"
    join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id left join weft.dataset_version v on v.id = d.current_id
- where e.org_id = $1 and ($4::text[] is null or d.read_roles && $4) order by d.name, e.input_column, e.output_id, e.output_column limit $5)
+ where e.org_id = $1 and d.deleted_at is null and ($4::text[] is null or d.read_roles && $4) order by d.name, e.input_column, e.output_id, e.output_column limit $5)
 union all
 select distinct e.output_id, e.output_column, null::bigint, null, null, null, null, null::int, null::timestamptz, null::timestamptz
 from unnest($2::bigint[], $3::text[]) as u (id, "column")
   join weft.column_edge e on e.output_id = u.id and e.output_column = u."column"
   join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id
-where e.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
+where e.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and not d.read_roles && $4);
 
 -- name: column_outputs
 -- What is made of columns, likewise.
@@ -40,13 +40,13 @@ where e.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
  from unnest($2::bigint[], $3::text[]) as u (id, "column")
    join weft.column_edge e on e.input_id = u.id and e.input_column = u."column"
    join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id left join weft.dataset_version v on v.id = d.current_id
- where e.org_id = $1 and ($4::text[] is null or d.read_roles && $4) order by d.name, e.output_column, e.input_id, e.input_column limit $5)
+ where e.org_id = $1 and d.deleted_at is null and ($4::text[] is null or d.read_roles && $4) order by d.name, e.output_column, e.input_id, e.input_column limit $5)
 union all
 select distinct e.input_id, e.input_column, null::bigint, null, null, null, null, null::int, null::timestamptz, null::timestamptz
 from unnest($2::bigint[], $3::text[]) as u (id, "column")
   join weft.column_edge e on e.input_id = u.id and e.input_column = u."column"
   join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id
-where e.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
+where e.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and not d.read_roles && $4);
 
 -- name: has_column_edges
 select exists (select 1 from weft.column_edge e where e.org_id = $1 and e.output_id = $2 and e.output_column = $3)
@@ -70,13 +70,13 @@ with made as materialized (
  from made m join weft.dataset_write_input i on i.version_id = m.version_id and i.number = m.added_by
    join weft.dataset d on d.org_id = i.org_id and d.id = i.input_id left join weft.dataset_version v on v.id = i.input_version_id
    left join weft.dataset_write w on w.version_id = i.input_version_id and w.number = i.input_write
- where i.org_id = $1 and ($4::text[] is null or d.read_roles && $4)
+ where i.org_id = $1 and d.deleted_at is null and ($4::text[] is null or d.read_roles && $4)
  group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 order by d.name, i.input_write, m.version_id, m.write limit $5)
 union all
 select distinct m.version_id, m.write, null::bigint, null::bigint, null, null::int, null, null, null::int, null::timestamptz, null::bigint, null::text[]
 from made m join weft.dataset_write_input i on i.version_id = m.version_id and i.number = m.added_by
   join weft.dataset d on d.org_id = i.org_id and d.id = i.input_id
-where i.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
+where i.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and not d.read_roles && $4);
 
 -- name: state_outputs
 -- The states that writes have made which read these, likewise.
@@ -86,13 +86,13 @@ where i.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
    join weft.dataset_write_input i on i.input_version_id = u.version_id and i.input_write = u.write
    join weft.dataset_version v on v.id = i.version_id join weft.dataset d on d.org_id = v.org_id and d.id = v.dataset_id
    join weft.dataset_write w on w.version_id = i.version_id and w.number = i.number
- where i.org_id = $1 and ($4::text[] is null or d.read_roles && $4) order by d.name, i.version_id, i.number, i.place limit $5)
+ where i.org_id = $1 and d.deleted_at is null and ($4::text[] is null or d.read_roles && $4) order by d.name, i.version_id, i.number, i.place limit $5)
 union all
 select distinct i.input_version_id, i.input_write, null::bigint, null::bigint, null, null::int, null, null, null::int, null::timestamptz, null::bigint, null::text[]
 from unnest($2::bigint[], $3::bigint[]) as u (version_id, write)
   join weft.dataset_write_input i on i.input_version_id = u.version_id and i.input_write = u.write
   join weft.dataset_version v on v.id = i.version_id join weft.dataset d on d.org_id = v.org_id and d.id = v.dataset_id
-where i.org_id = $1 and $4::text[] is not null and not d.read_roles && $4;
+where i.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and not d.read_roles && $4);
 
 -- name: has_more_files
 -- Whether one of these states has more files than are looked at.
