@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from weft.core.errors import InvalidSetting, did_you_mean
+from weft.core.postgres_variables import url_from
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = 20_000 * 86400.0
@@ -344,7 +344,7 @@ class Settings:
         environ = os.environ if environ is None else environ
         values = _read_file(environ)
         values.update(_read_environment(environ))
-        if "database_url" not in values and (url := _url_from_postgres_variables(environ)):
+        if "database_url" not in values and (url := url_from(environ)):
             values["database_url"] = (url, "POSTGRES_HOST")
         values.update({name: (value, name) for name, value in arguments.items() if value is not None})
         parsed = {}
@@ -431,24 +431,3 @@ def _read_file(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidSetting(str(path), f"cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
     return {name: (value, f"{name} in {path}") for name, value in document.items()}
-
-
-def _url_from_postgres_variables(environ: Mapping[str, str]) -> str | None:
-    """Build a URL from POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DB, when a host is named.
-
-    As in libpq a host that begins with a slash is the folder of a socket, and there may be several with commas between.
-    """
-    host = environ.get("POSTGRES_HOST")
-    if not host:
-        return None
-    port = environ.get("POSTGRES_PORT", "5432")
-    if not re.fullmatch(r"\d{1,5}", port):
-        raise InvalidSetting("POSTGRES_PORT", f"{port!r} is not a port")
-    user = quote(environ.get("POSTGRES_USER", "postgres"), safe="")
-    password = environ.get("POSTGRES_PASSWORD")
-    secret = f":{quote(password, safe='')}" if password else ""
-    database = quote(environ.get("POSTGRES_DB", "postgres"), safe="")
-    if host.startswith("/"):
-        return f"postgresql://{user}{secret}@/{database}?host={quote(host, safe='/,')}&port={port}"
-    hosts = [f"[{name}]" if ":" in name and not name.startswith("[") else name for name in host.split(",")]
-    return f"postgresql://{user}{secret}@{','.join(f'{name}:{port}' for name in hosts)}/{database}"
