@@ -91,7 +91,8 @@ _GROUPS = {
     ],
     "Data": [
         *("Datasets", "Dataset", "Column", "Producer", "DatasetState", "DatasetVersion", "DatasetWrite", "Partition"),
-        *("TaskDataset", "WriteResult", "QueryAnswer"),
+        *("TaskDataset", "WriteResult", "QueryAnswer", "Lineage", "LineagePlace", "LineageEdge", "DatasetDiff"),
+        *("ColumnChange", "PartitionChange", "RowDiff", "RowChange", "columns_of_query", "Untold"),
     ],
     "Begin by itself": ["Schedules", "Schedule", "Backfill"],
     "Go on for ever": [

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
+    from weft.catalog.dataset_diff import ColumnChange, DatasetDiff, PartitionChange
     from weft.catalog.dataset_reading import DatasetState, Partition
     from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
     from weft.catalog.datasets import Column, Dataset, Producer
     from weft.catalog.explaining import Explanation
+    from weft.catalog.lineage import Lineage, LineageEdge, LineagePlace
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
     from weft.core.data_errors import DatasetBusy, DataUnavailable, DeployConflict, WriteConflict
     from weft.core.errors import (
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
+    from weft.data.sql_lineage import Untold, columns_of_query
     from weft.flow.live.model import DagDefinition
     from weft.flow.live.reading import read_dag
     from weft.flow.model import WorkflowDefinition
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
     from weft.sdk.orgs import Orgs
     from weft.sdk.reruns import Rerun
     from weft.sdk.roles import Roles
+    from weft.sdk.row_diff import RowChange, RowDiff
     from weft.sdk.running import run, submit
     from weft.sdk.schedules import Schedules
     from weft.sdk.submitted import SubmittedJob
@@ -119,6 +123,7 @@ _HOMES = {
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
     "Column": "weft.catalog.datasets",
+    "ColumnChange": "weft.catalog.dataset_diff",
     "Context": "weft.worker.context",
     "DagDefinition": "weft.flow.live.model",
     "DagVersion": "weft.live.dag_versions",
@@ -126,6 +131,7 @@ _HOMES = {
     "DatabaseUnavailable": "weft.core.errors",
     "Dataset": "weft.catalog.datasets",
     "DatasetBusy": "weft.core.data_errors",
+    "DatasetDiff": "weft.catalog.dataset_diff",
     "DatasetPlan": "weft.live.plans",
     "DatasetState": "weft.catalog.dataset_reading",
     "DatasetVersion": "weft.catalog.dataset_versions",
@@ -164,6 +170,9 @@ _HOMES = {
     "KeyLimit": "weft.queue.queues",
     "KeyReused": "weft.core.server_errors",
     "LeaseLost": "weft.core.errors",
+    "Lineage": "weft.catalog.lineage",
+    "LineageEdge": "weft.catalog.lineage",
+    "LineagePlace": "weft.catalog.lineage",
     "Live": "weft.sdk.live",
     "LiveBackfill": "weft.live.backfilling",
     "LiveDag": "weft.live.looking",
@@ -186,6 +195,7 @@ _HOMES = {
     "OutboxRow": "weft.queue.outbox",
     "Page": "weft.queue.model",
     "Partition": "weft.catalog.dataset_reading",
+    "PartitionChange": "weft.catalog.dataset_diff",
     "PermissionDenied": "weft.core.errors",
     "Producer": "weft.catalog.datasets",
     "Pushed": "weft.history.model",
@@ -203,6 +213,8 @@ _HOMES = {
     "Retry": "weft.queue.retry",
     "Roles": "weft.sdk.roles",
     "RolledBack": "weft.sdk.live_deploys",
+    "RowChange": "weft.sdk.row_diff",
+    "RowDiff": "weft.sdk.row_diff",
     "Sample": "weft.jobs.metrics",
     "Schedule": "weft.live.schedules",
     "Schedules": "weft.sdk.schedules",
@@ -232,6 +244,7 @@ _HOMES = {
     "Touched": "weft.live.plans",
     "Unauthenticated": "weft.core.server_errors",
     "UnknownQueue": "weft.core.errors",
+    "Untold": "weft.data.sql_lineage",
     "User": "weft.catalog.model",
     "Users": "weft.sdk.users",
     "WaitTimeout": "weft.core.errors",
@@ -244,6 +257,7 @@ _HOMES = {
     "Workflows": "weft.sdk.workflows",
     "WriteConflict": "weft.core.data_errors",
     "WriteResult": "weft.worker.datasets",
+    "columns_of_query": "weft.data.sql_lineage",
     "filtered": "weft.sdk.authoring.symbols",
     "group": "weft.sdk.authoring.branching",
     "read_dag": "weft.flow.live.reading",
@@ -276,6 +290,7 @@ __all__ = [
     "Client",
     "Collected",
     "Column",
+    "ColumnChange",
     "Context",
     "DagDefinition",
     "DagVersion",
@@ -283,6 +298,7 @@ __all__ = [
     "DatabaseUnavailable",
     "Dataset",
     "DatasetBusy",
+    "DatasetDiff",
     "DatasetPlan",
     "DatasetState",
     "DatasetVersion",
@@ -321,6 +337,9 @@ __all__ = [
     "KeyLimit",
     "KeyReused",
     "LeaseLost",
+    "Lineage",
+    "LineageEdge",
+    "LineagePlace",
     "Live",
     "LiveBackfill",
     "LiveDag",
@@ -343,6 +362,7 @@ __all__ = [
     "OutboxRow",
     "Page",
     "Partition",
+    "PartitionChange",
     "PermissionDenied",
     "Producer",
     "Pushed",
@@ -360,6 +380,8 @@ __all__ = [
     "Retry",
     "Roles",
     "RolledBack",
+    "RowChange",
+    "RowDiff",
     "Sample",
     "Schedule",
     "Schedules",
@@ -389,6 +411,7 @@ __all__ = [
     "Touched",
     "Unauthenticated",
     "UnknownQueue",
+    "Untold",
     "User",
     "Users",
     "WaitTimeout",
@@ -402,6 +425,7 @@ __all__ = [
     "WriteConflict",
     "WriteResult",
     "__version__",
+    "columns_of_query",
     "filtered",
     "group",
     "read_dag",

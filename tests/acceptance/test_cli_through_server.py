@@ -92,6 +92,10 @@ LOOKS = {
         datasets state orders | datasets state orders@1.1 | datasets state orders@x
         datasets state orders --as-of 2026-01-01 | datasets rollback orders@1.1 | datasets rollback orders
         datasets sample orders | datasets sample orders@1.1 --limit 1 | datasets sample nothing
+        datasets diff orders | datasets diff orders@1.2 orders@1.1 --rows --key value | datasets diff orders@1.1
+        datasets diff orders --key value | datasets diff orders --rows --key x | datasets diff nothing
+        lineage orders | lineage orders --up --svg | lineage orders --down --mermaid | lineage orders.value
+        lineage orders@1.1 --depth 1 | lineage nothing | lineage orders.x | lineage orders --svg --mermaid
         datasets delete orders | datasets delete nothing | datasets register theirs /etc | datasets undelete nothing
         datasets register theirs {outside} --range x | datasets hand-over orders --to nobody
         query select/**/value/**/from/**/orders | query select/**/x | query select/**/1 --format xml

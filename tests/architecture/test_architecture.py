@@ -28,23 +28,25 @@ LONGEST = 450
 PUBLIC = [
     "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "Backfill", "BisectStep", "Bisected",
     "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Column",
-    "Context", "DagDefinition", "DagVersion", "DataUnavailable", "DatabaseUnavailable", "Dataset", "DatasetBusy",
-    "DatasetPlan", "DatasetState", "DatasetVersion", "DatasetWrite", "Datasets", "DeployConflict", "DeployPlan",
-    "Explanation", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode", "HandlerContext",
-    "HandlerResult", "Health", "HealthCheck", "InputPlan", "InvalidDefinition", "InvalidInput", "InvalidQuery",
-    "Job", "JobAttempt", "JobEvent", "JobEvents", "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobPage",
-    "JobPlan", "JobState", "JobSummary", "Jobs", "KeyLimit", "KeyReused", "LeaseLost", "Live", "LiveBackfill",
-    "LiveDag", "LiveJob", "Materialized", "MergeConflict", "Metric", "NewEvent", "NewTask", "NewToken", "NodeWhy",
-    "NonRetryable", "NotFound", "OpenUnit", "OperatorState", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow",
-    "Page", "Partition", "PermissionDenied", "Producer", "Pushed", "QueryAnswer", "QueryCancelled", "QueryCrashed",
-    "QueryLimitReached", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction", "RerunPlan", "RerunStep",
-    "Retry", "Roles", "RolledBack", "Sample", "Schedule", "Schedules", "SchemaOutdated", "SentEvent",
-    "ServerUnavailable", "Settings", "SignIn", "Snooze", "SourceFull", "SpawnedTask", "StateConflict",
-    "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskDataset", "TaskFailed", "TaskHandle", "TaskState",
-    "TaskStep", "TaskSummary", "Token", "Tokens", "TooLarge", "Touched", "Unauthenticated", "UnknownQueue", "User",
-    "Users", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition",
-    "Workflows", "WriteConflict", "WriteResult", "__version__", "filtered", "group", "read_dag", "read_definition",
-    "register_handler", "run", "submit", "task", "wait_for_approval", "wait_for_event", "when", "workflow",
+    "ColumnChange", "Context", "DagDefinition", "DagVersion", "DataUnavailable", "DatabaseUnavailable", "Dataset",
+    "DatasetBusy", "DatasetDiff", "DatasetPlan", "DatasetState", "DatasetVersion", "DatasetWrite", "Datasets",
+    "DeployConflict", "DeployPlan", "Explanation", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem",
+    "GraphNode", "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InputPlan", "InvalidDefinition",
+    "InvalidInput", "InvalidQuery", "Job", "JobAttempt", "JobEvent", "JobEvents", "JobFailed", "JobGraph",
+    "JobHandle", "JobNode", "JobPage", "JobPlan", "JobState", "JobSummary", "Jobs", "KeyLimit", "KeyReused",
+    "LeaseLost", "Lineage", "LineageEdge", "LineagePlace", "Live", "LiveBackfill", "LiveDag", "LiveJob",
+    "Materialized", "MergeConflict", "Metric", "NewEvent", "NewTask", "NewToken", "NodeWhy", "NonRetryable",
+    "NotFound", "OpenUnit", "OperatorState", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page",
+    "Partition", "PartitionChange", "PermissionDenied", "Producer", "Pushed", "QueryAnswer", "QueryCancelled",
+    "QueryCrashed", "QueryLimitReached", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction",
+    "RerunPlan", "RerunStep", "Retry", "Roles", "RolledBack", "RowChange", "RowDiff", "Sample", "Schedule",
+    "Schedules", "SchemaOutdated", "SentEvent", "ServerUnavailable", "Settings", "SignIn", "Snooze", "SourceFull",
+    "SpawnedTask", "StateConflict", "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskDataset",
+    "TaskFailed", "TaskHandle", "TaskState", "TaskStep", "TaskSummary", "Token", "Tokens", "TooLarge", "Touched",
+    "Unauthenticated", "UnknownQueue", "Untold", "User", "Users", "WaitTimeout", "WeftError", "Why", "Worker",
+    "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows", "WriteConflict", "WriteResult", "__version__",
+    "columns_of_query", "filtered", "group", "read_dag", "read_definition", "register_handler", "run", "submit",
+    "task", "wait_for_approval", "wait_for_event", "when", "workflow",
 ]  # fmt: skip
 
 CLIENT = [
@@ -211,7 +213,7 @@ def test_sql_stands_in_sql_files() -> None:
         "db/copying.py", "db/embedded.py", "db/embedded_backup.py", "db/foreign.py", "db/migrate.py", "db/revisions.py",
         "queue/upkeep.py", "testing/database.py", "worker/line.py",
         # For DuckDB: the rows of any dataset, and an example.
-        "sdk/datasets.py", "server/routes/query.py",
+        "sdk/datasets.py", "sdk/row_diff.py", "server/routes/query.py",
     }  # fmt: skip
     verbs = re.compile(
         r"\s*(select|insert into|update|delete from|alter table|create database|drop|notify)\s", re.IGNORECASE

@@ -201,10 +201,13 @@ CREATE FUNCTION weft.add_effect(kind text, payload json, ordering_key text DEFAU
 #variable_conflict use_variable
 declare org_id bigint; queue text; new_id bigint; given record; wanted text; first text;
 begin
-  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
-    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback', 'openlineage') then
+    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback, openlineage', left(kind, 40) using errcode = 'WF002';
   elsif kind = 'callback' then
     raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
+      using errcode = 'WF002';
+  elsif kind = 'openlineage' then
+    raise exception 'kind: an openlineage is added by the engine, when a dataset is written and WEFT_OPENLINEAGE_URL is set; use enqueue_task'
       using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
     raise exception 'kind: a route_event is added by the engine, when an event is sent, as by `weft events send`; use enqueue_task' using errcode = 'WF002';
@@ -1588,6 +1591,7 @@ begin
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
 end $$;
@@ -1987,7 +1991,7 @@ CREATE TABLE weft.outbox (
     processed_at timestamp with time zone,
     worker_id bigint,
     actor text,
-    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
+    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text, 'openlineage'::text])))
 )
 WITH (fillfactor='70');
 
@@ -2005,7 +2009,7 @@ begin
     return;
   end if;
   return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
-    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback', 'openlineage'] else array[wanted] end) as k (kind)
     cross join lateral (
       select o.* from weft.outbox o
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
@@ -2062,7 +2066,7 @@ begin
     return;
   end if;
   return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
-    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback', 'openlineage'] else array[wanted] end) as k (kind)
     cross join lateral (
       select o.* from weft.outbox o
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
@@ -2834,14 +2838,20 @@ begin
     swapping := swapping or staged.swaps;
     v.columns := staged.columns;
     v.schema_hash := staged.schema_hash;
+    insert into weft.column_edge as e (org_id, output_id, output_column, input_id, input_column, job_id, last_at)
+    select distinct v.org_id, v.dataset_id, f.output, f.input_id, f.input, done.job_id, done.ended_at
+    from json_to_recordset(staged.columns_from) as f (output text, input_id bigint, input text) order by 3, 4, 5
+    on conflict (org_id, output_id, output_column, input_id, input_column)
+    do update set job_id = excluded.job_id, last_at = excluded.last_at;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
   insert into weft.dataset_write (
     version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, taken_away, is_whole, adds_again, rows, bytes,
-    rows_removed, written_at, actor)
+    rows_removed, columns, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), touched, weft.without(changed, touched), is_whole, adds_again, rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), touched, weft.without(changed, touched), is_whole, adds_again, rows_in, bytes_in, rows_out,
+    case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -3253,8 +3263,9 @@ begin
   select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files), coalesce(bit_xor(p.content), 0) into touched, rows_in, bytes_in, files_in, marks
   from weft.dataset_partition p where p.version_id = version;
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, partitions, touched, taken_away, is_whole, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'register', cardinality(touched), touched, weft.without(before, touched), true, rows_in, bytes_in, rows_out, weft.now(), by);
+    version_id, number, org_id, mode, partitions, touched, taken_away, is_whole, rows, bytes, rows_removed, columns, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), touched, weft.without(before, touched), true, rows_in, bytes_in, rows_out,
+    case when hash is distinct from v.schema_hash then kept end, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash, content = marks,
     lost_by = n, columns_by = case when hash is distinct from v.schema_hash then n else v.columns_by end, written_at = weft.now() where o.id = version;
   perform weft.tell_write(v, named, n, 'register', touched, rows_in, by);
@@ -3378,6 +3389,14 @@ begin
   get diagnostics left_over = row_count;
   insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
   values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
+  -- What comes back is made of what it was made of when it was written.
+  insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
+  select version, n, v.org_id, row_number() over (), i.input_id, i.input_version_id, i.input_write, i.partitions
+  from (
+    select distinct i.input_id, i.input_version_id, i.input_write, i.partitions from weft.dataset_write_input i
+    where i.version_id = version and i.number in (
+      select f.added_by from weft.dataset_file f where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to)
+  ) i;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, content = o.content # marks, written_at = weft.now(),
     lost_by = case when left_over < cardinality(touched) then n else o.lost_by end where o.id = version;
@@ -5140,6 +5159,17 @@ CREATE TABLE weft.blob (
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
 
+CREATE TABLE weft.column_edge (
+    org_id bigint NOT NULL,
+    output_id bigint NOT NULL,
+    output_column text NOT NULL,
+    input_id bigint NOT NULL,
+    input_column text NOT NULL,
+    job_id bigint,
+    last_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='70');
+
 CREATE TABLE weft.dag_version_dataset (
     dag_version_id bigint NOT NULL,
     dataset_id bigint NOT NULL,
@@ -5223,6 +5253,7 @@ CREATE TABLE weft.dataset_write (
     rows bigint NOT NULL,
     bytes bigint NOT NULL,
     rows_removed bigint NOT NULL,
+    columns json,
     written_at timestamp with time zone NOT NULL,
     actor text NOT NULL,
     CONSTRAINT dataset_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text, 'rollback'::text, 'register'::text])))
@@ -5941,6 +5972,7 @@ CREATE TABLE weft.staged_write (
     seen_schema text,
     columns json,
     schema_hash text,
+    columns_from json,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     CONSTRAINT staged_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text])))
 );
@@ -6307,6 +6339,9 @@ ALTER TABLE ONLY weft.backfill
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_pkey PRIMARY KEY (org_id, output_id, output_column, input_id, input_column);
+
 ALTER TABLE ONLY weft.dag_version
     ADD CONSTRAINT dag_version_dag_id_number_key UNIQUE (dag_id, number);
 
@@ -6594,13 +6629,17 @@ CREATE INDEX backfill_schedule ON weft.backfill USING btree (org_id, schedule_id
 
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
+CREATE INDEX column_edge_input ON weft.column_edge USING btree (org_id, input_id, input_column, output_id, output_column);
+
 CREATE INDEX dag_version_artifact ON weft.dag_version USING btree (artifact_id);
 
 CREATE INDEX dag_version_dataset_version ON weft.dag_version_dataset USING btree (version_id);
 
 CREATE INDEX dag_version_job_of ON weft.dag_version_job USING btree (live_job_id);
 
-CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id);
+CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id, output_id);
+
+CREATE INDEX dataset_file_added ON weft.dataset_file USING btree (version_id, added_by);
 
 CREATE INDEX dataset_file_partition ON weft.dataset_file USING btree (version_id, partition_key, id) WHERE (removed_by IS NOT NULL);
 
@@ -6613,6 +6652,8 @@ CREATE INDEX dataset_file_standing ON weft.dataset_file USING btree (version_id,
 CREATE INDEX dataset_partition_latest ON weft.dataset_partition USING btree (version_id, last_write, partition_key);
 
 CREATE INDEX dataset_write_at ON weft.dataset_write USING btree (version_id, written_at);
+
+CREATE INDEX dataset_write_columns ON weft.dataset_write USING btree (version_id, number) WHERE (columns IS NOT NULL);
 
 CREATE INDEX dataset_write_input_of ON weft.dataset_write_input USING btree (input_version_id, input_write);
 
@@ -6911,6 +6952,12 @@ ALTER TABLE ONLY weft.audit_seal
 
 ALTER TABLE ONLY weft.backfill
     ADD CONSTRAINT backfill_org_id_schedule_id_fkey FOREIGN KEY (org_id, schedule_id) REFERENCES weft.schedule(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_org_id_input_id_fkey FOREIGN KEY (org_id, input_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_org_id_output_id_fkey FOREIGN KEY (org_id, output_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.dag_version
     ADD CONSTRAINT dag_version_artifact_id_fkey FOREIGN KEY (artifact_id) REFERENCES weft.artifact(id);

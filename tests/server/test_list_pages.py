@@ -19,6 +19,8 @@ BOUNDED = {
     "/api/v1/artifacts/{artifact_id}": "a record: the tags that are at it",
     "/api/v1/audit/verify": "it ends at the first findings",
     "/api/v1/datasets/{name}": "a record: its columns, and the roles that see it",
+    "/api/v1/datasets/{name}/diff": "as many partitions as were asked for, a thousand at most",
+    "/api/v1/datasets/{name}/lineage": "as many places as were asked for, a thousand at most, and 5,000 edges",
     "/api/v1/datasets/{name}/state": "a record: its columns",
     "/api/v1/health": "one line for each part of the installation",
     "/api/v1/jobs/{job_id}": "a record: a patch is no larger than a request",

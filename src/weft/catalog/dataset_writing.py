@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.catalog import dataset_reading, datasets
+from weft.catalog import column_origins, dataset_reading, datasets
 from weft.catalog.dataset_reading import DatasetState, File, Named, Partition
 from weft.catalog.datasets import ALONE, SQL, Producer
 from weft.core.checks import check_number, check_text
@@ -58,7 +58,7 @@ class Staged:
     """What a write has brought: its files by partition, and what the columns are with it.
 
     ``seen`` is the write that it goes by, where another one meanwhile would make it wrong; ``schema`` has the columns
-    as they are told and as Arrow has them.
+    as they are told and as Arrow has them. ``columns_from`` says what columns are made of, each with one of the others.
     """
 
     id: int
@@ -68,6 +68,7 @@ class Staged:
     seen: int | None
     seen_schema: str | None
     schema: Mapping[str, Any]
+    columns_from: Sequence[Sequence[Any]] = ()
 
 
 async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None, int]:
@@ -163,9 +164,12 @@ async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
     kind = await conn.fetchval(STAGING.kind, staged.id)
     files = [_checked_file(each, staged.id, keys, ENDINGS.get(kind, "parquet")) for each in staged.files]
     columns = _checked_columns(staged.schema)
+    names = [each["name"] for each in columns["columns"]]
+    origins = await column_origins.checked(conn, fence, staged.columns_from, names)
     told = await conn.fetchval(
         STAGING.stage, staged.id, fence.task_id, fence.attempt, keys, staged.is_whole, orjson.dumps(files).decode(),
         staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), schema_digest(columns),
+        orjson.dumps(origins).decode() if origins else None,
     )  # fmt: skip
     if told is None:
         raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")

@@ -20,6 +20,7 @@ COMMANDS = {
     "datasets": ("datasets", "Look at named tables of data, keep them, and go back to what they were."),
     "deploy": ("deploy", "Deploy live DAGs, see what that would do, and go back."),
     "live": ("live", "Look at live DAGs, pause them, and send on what is held."),
+    "lineage": ("lineage", "Show what a dataset, a column or a state is made of, and what is made of it."),
     "query": ("query", "Ask datasets, by SQL."),
     "events": ("events", "Tell jobs of events."),
     "server": ("server", "Answer over HTTP in this process."),

@@ -181,6 +181,8 @@ _DATASETS = (
     _get("/datasets/{name:name}/writes", "datasets.writes", key="number"),
     _get("/datasets/{name:name}/partitions", "datasets.partitions", key="key"),
     _get("/datasets/{name:name}/state", "datasets.state"),
+    _get("/datasets/{name:name}/lineage", "datasets.lineage"),
+    _get("/datasets/{name:name}/diff", "datasets.diff"),
     _post("/datasets/{name:name}/describe", "datasets.describe", body={"description": "What was ordered, by day."}),
     _post("/datasets/{name:name}/grant", "datasets.grant", _ADMIN, body={"roles": ["finance"]}),
     _post("/datasets/{name:name}/rollback", "datasets.rollback"),
@@ -257,6 +259,5 @@ OPERATIONS: tuple[Operation, ...] = (
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, of streams, or of routes that take graphs as they are put together.
 COMPOSED = frozenset({
-    "datasets.query", "datasets.sample", "jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph",
-    "follow_log", "live.wait",
+    "follow_log",
 })  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import WithJsonSchema
 
 from weft.catalog.datasets import Kind, PartitionBy
+from weft.catalog.lineage import DEEPEST, MOST_PLACES, Direction
 from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
 from weft.core.job_states import JobState
@@ -44,6 +45,7 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "outbox.state": OutboxState,
     "outbox.kind": OutboxKind,
     "add_effect.kind": OutboxKind,
+    "direction": Direction,
     "datasets.create.storage": Kind,
     "datasets.register.partition_by": PartitionBy,
 }
@@ -63,6 +65,8 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "count": (1, 1000),
     "at_once": (1, 1000),
     "steps": (1, 1000),
+    "depth": (1, DEEPEST),
+    "datasets.lineage.limit": (1, MOST_PLACES),
     "range_start": (-(2**53), 2**53),
     "range_end": (-(2**53), 2**53),
 }

@@ -141,10 +141,7 @@ class Settings:
         None, _path, "folder of the embedded PostgreSQL, blobs and logs; by default the user's data folder"
     )
     database_url: str | None = _setting(
-        None,
-        str,
-        "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME",
-        secret=True,
+        None, str, "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME", secret=True
     )
     listen_url: str | None = _setting(
         None,
@@ -325,6 +322,11 @@ class Settings:
         _words,
         "the environment variables of a worker that live DAGs may name, such as the token of a feed; with commas between",
     )
+    openlineage_url: str | None = _setting(
+        None, _base_url, "where each write into a dataset is told as OpenLineage, such as `https://host/api/v1/lineage`"
+    )
+    openlineage_token: str | None = _setting(None, str, "the bearer token that goes with it", secret=True)
+    openlineage_namespace: str = _setting("weft", _name, "the namespace of what is told so; the org's name follows it")
     compaction_depth: int = _setting(
         10, _at_most(1000), "after so many patches on a version of a workflow a new version is made of them"
     )

@@ -83,6 +83,19 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "name": "orders", "description": "What was ordered, by day.", "storage": {"kind": "parquet"},
         "read_roles": ["finance"], "unique_key": None, "version": 3, "write": 12, **_HAS, "written_at": LATE,
     },
+    "ColumnChange": {"name": "discount", "old": None},
+    "DatasetDiff": {
+        "old": "orders@3.11", "new": "orders@3.12", "unique_key": ["id"], "common": ["id", "day", "price"],
+        "rows_before": 1100, "rows_after": 1200, "partitions_added": 1, "partitions_removed": 0,
+        "partitions_rewritten": 0,
+    },
+    "PartitionChange": {"key": "2026-11-14", "change": "added", "rows_before": 0, "rows_after": 100},
+    "Lineage": {"root": "orders", "is_cut": False},
+    "LineageEdge": {"source": "orders", "target": "daily", "at": EARLY, "partitions": None},
+    "LineagePlace": {
+        "name": "orders", "dataset": "orders", "column": None, "version": None, "write": None, "depth": 0,
+        "job_id": None, "written_at": LATE, "made_of_unseen": False, "used_by_unseen": False,
+    },
     "DatasetState": {
         "name": "orders", "version": 3, "write": 12, "location": "1/381002207845156620/3/", "storage": "parquet",
     },

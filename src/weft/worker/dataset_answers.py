@@ -57,7 +57,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 fence,
                 Staged(
                     check_id(said["id"]), said["partitions"], said["is_whole"], said["files"], said["seen"],
-                    said["seen_schema"], said["schema"],
+                    said["seen_schema"], said["schema"], said.get("columns_from") or (),
                 ),
             )  # fmt: skip
             return None
