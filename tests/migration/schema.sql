@@ -2852,14 +2852,15 @@ end $$;
 CREATE FUNCTION weft.register_files(version bigint, listed json, kept json, hash text, by text) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text;
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text; changed text[];
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
   rows_out := v.rows;
   update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null;
-  delete from weft.dataset_partition p where p.version_id = version;
+  with gone as (delete from weft.dataset_partition p where p.version_id = version returning p.partition_key)
+  select array_agg(g.partition_key) into changed from gone g;
   insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
   select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
   from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
@@ -2868,8 +2869,9 @@ begin
   where f.version_id = version and f.removed_by is null group by f.partition_key;
   select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files) into touched, rows_in, bytes_in, files_in
   from weft.dataset_partition p where p.version_id = version;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'register', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), case when cardinality(changed) <= 100000 then changed end, rows_in, bytes_in, rows_out, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash,
     written_at = weft.now() where o.id = version;
   perform weft.tell_write(v, named, n, 'register', touched, rows_in, by);
