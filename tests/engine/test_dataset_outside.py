@@ -83,6 +83,20 @@ async def test_what_is_registered_is_read_and_what_comes_later_is_not(client: we
     assert '"mode": "register"' in event["payload"]
 
 
+async def test_what_a_registration_changed_is_kept_with_what_it_took_away(
+    client: weft.Client, place: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    for day in ("a", "b"):
+        put(place / f"day={day}/1.parquet", id=[1])
+    await client.datasets.register("theirs", str(place), partition_by="hive")
+    (place / "day=a/1.parquet").unlink()
+    put(place / "day=c/1.parquet", id=[2])
+    await client.datasets.register("theirs", str(place), partition_by="hive", replace=True)
+    kept = await conn.fetch("select keys from weft.dataset_write order by number")
+    assert [row["keys"] for row in kept] == [["a", "b"], ["a", "b", "c"]]
+    assert [part.key for part in await client.datasets.partitions("theirs")] == ["b", "c"]
+
+
 @pytest.mark.parametrize("where", ["folder", "bucket"])
 @pytest.mark.parametrize("worker", ["direct", "far"])
 async def test_parts_of_paths_are_columns_and_partitions(
