@@ -50,7 +50,7 @@ async def test_a_catalog_of_many_partitions_is_read_by_its_indexes(own_url: str)
             Guard("a page of datasets", SQL.list, (1, "d0500", None, 100), 420, {}, 100),
             Guard("a page of partitions", SQL.partitions, (1, 1, "p050000", 100), 120, {}, 100),
             Guard("the newest partitions", SQL.latest_partitions, (1, 1, 100), 120, {}, 100),
-            Guard("files of a partition", SQL.files, (1, 1, ROWS, ["p050001"], "", 0, 1000), 20, {}, 1),
+            Guard("files of a partition", SQL.files, (1, 1, ROWS, ["p050001"], "", 0, 1000, -1), 20, {}, 1),
             Guard("the newest writes", SQL.writes, (1, 1, None, 100), 120, {}, 100),
             Guard("a state", SQL.version, (1, 1, None), 12, {}, 1),
             *(
