@@ -39,6 +39,11 @@ class Held:
             self._came.set()
             assert self._open.wait(PATIENCE), "the test never let it in"
 
+    @property
+    def has_come(self) -> bool:
+        """Whether it is at the door."""
+        return self._came.is_set()
+
     def wait(self) -> None:
         """Return when it is at the door."""
         assert self._came.wait(PATIENCE), "no such request came"
@@ -110,8 +115,8 @@ class S3Server:
         finally:
             self._instead = None
 
-    def make_bucket(self) -> S3Bucket:
-        return S3Bucket(self)
+    def make_bucket(self, address: Bucket | None = None) -> S3Bucket:
+        return S3Bucket(self, address)
 
     def close(self) -> None:
         self._server.shutdown()
@@ -122,9 +127,9 @@ class S3Server:
 class S3Bucket:
     """A bucket of one test, looked into and meddled with behind the back of whoever uses it."""
 
-    def __init__(self, server: S3Server) -> None:
+    def __init__(self, server: S3Server, address: Bucket | None = None) -> None:
         self.server = server
-        self.address = Bucket(f"test-{uuid.uuid4().hex[:12]}", "some/prefix")
+        self.address = address or Bucket(f"test-{uuid.uuid4().hex[:12]}", "some/prefix")
         self.url = str(self.address)
         self._backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
         self._backend.create_bucket(self.address.name, REGION)

@@ -75,6 +75,9 @@ _ADVICE = {
     "handler_import_failed": "Mend the module, or the name given by `--app`; it must be importable from here.",
     "blob_unavailable": "Do what the message says: give every process the same `WEFT_BLOB_URL`, see to the storage "
     "or the access to it, or bring a blob that is gone back from a copy of the storage.",
+    "dataset_busy": "Wait until the task that the message names has ended, or cancel it; then try again.",
+    "data_unavailable": "Do what the message says: give every process the same `WEFT_DATA_URL`, see to the storage "
+    "or the access to it.",
     "server_unavailable": "Check the address, and that the server runs: its `/healthz` answers without a token. "
     "`weft context show` says where commands go, and why.",
     "server_stopping": "Ask again: it, or another server, answers soon.",

@@ -133,6 +133,8 @@ _GROUPS = {
             "MergeConflict",
             "LeaseLost",
             "WriteConflict",
+            "DatasetBusy",
+            "DataUnavailable",
             "WaitTimeout",
             "TaskFailed",
             "JobFailed",

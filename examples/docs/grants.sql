@@ -19,7 +19,7 @@ grant insert, select on weft.task_blob to shop_web;
 create role shop_report login;
 grant usage on schema weft to shop_report;
 grant select on weft.tasks, weft.attempts, weft.steps, weft.queues, weft.workers, weft.orgs, weft.audits, weft.jobs,
-  weft.job_events, weft.schedules, weft.datasets to shop_report;
+  weft.job_events, weft.schedules, weft.datasets, weft.live_jobs to shop_report;
 -- docs: end read
 
 -- docs: begin work
@@ -47,6 +47,8 @@ grant select, update on weft.schedule, weft.backfill to shop_worker;
 grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, weft.dataset_partition,
   weft.staged_write to shop_worker;
 grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to shop_worker;
+grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows,
+  weft.drop_table, weft.show_table to shop_worker;
 grant select on weft.tag to shop_worker;
 grant insert on weft.artifact to shop_worker;
 grant select, insert on weft.job_label to shop_worker;

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from weft.catalog.datasets import Column, Dataset, Producer
     from weft.catalog.explaining import Explanation
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
-    from weft.core.data_errors import WriteConflict
+    from weft.core.data_errors import DatasetBusy, DataUnavailable, WriteConflict
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -105,8 +105,10 @@ _HOMES = {
     "Collected": "weft.history.model",
     "Column": "weft.catalog.datasets",
     "Context": "weft.worker.context",
+    "DataUnavailable": "weft.core.data_errors",
     "DatabaseUnavailable": "weft.core.errors",
     "Dataset": "weft.catalog.datasets",
+    "DatasetBusy": "weft.core.data_errors",
     "DatasetState": "weft.catalog.dataset_reading",
     "DatasetVersion": "weft.catalog.dataset_versions",
     "DatasetWrite": "weft.catalog.dataset_versions",
@@ -242,8 +244,10 @@ __all__ = [
     "Collected",
     "Column",
     "Context",
+    "DataUnavailable",
     "DatabaseUnavailable",
     "Dataset",
+    "DatasetBusy",
     "DatasetState",
     "DatasetVersion",
     "DatasetWrite",

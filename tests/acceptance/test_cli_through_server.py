@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apps.cli_scene import APPS, Cli
 from docs.pages.cli import commands
@@ -76,6 +78,8 @@ LOOKS = {
         datasets state orders | datasets state orders@1.1 | datasets state orders@x
         datasets state orders --as-of 2026-01-01 | datasets rollback orders@1.1 | datasets rollback orders
         datasets sample orders | datasets sample orders@1.1 --limit 1 | datasets sample nothing
+        datasets delete orders | datasets delete nothing | datasets register theirs /etc | datasets undelete nothing
+        datasets register theirs {outside} --range x | datasets hand-over orders --to nobody
         query select/**/value/**/from/**/orders | query select/**/x | query select/**/1 --format xml
         """,
     "people": """
@@ -123,6 +127,12 @@ CHANGES = {
         datasets describe nothing words =4 | roles create finance | datasets grant orders finance
         datasets grant orders nobody =2 | datasets grant orders | datasets rollback orders@1.1 --yes
         datasets rollback orders --yes =2 | datasets rollback orders =2 | datasets rollback orders@1.9 --yes =4
+        datasets create rows --storage postgres | datasets create odd --storage tape =2
+        datasets register theirs {outside} --glob *.parquet --range 1:2 | datasets register theirs {outside} --replace
+        datasets register theirs /etc =2 | datasets hand-over orders --to tiles/scheme
+        datasets hand-over orders --to @task/import | datasets hand-over orders --to nobody =2
+        datasets hand-over nothing --to a/b =4 | datasets delete orders --yes | datasets delete orders --yes =4
+        datasets undelete orders | datasets undelete orders =4
         """,
     "people": """
         orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme
@@ -194,13 +204,17 @@ def url(emptied_url: str) -> str:
 @pytest.fixture
 def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
     """What commands of a kind look at, and no more: each is a process that has to start."""
-    direct, flow = Cli(url, home), tmp_path / "tiles.yaml"
+    outside = tmp_path / "theirs"
+    outside.mkdir()
+    pq.write_table(pa.table({"id": [1]}), outside / "1.parquet")
+    direct, flow = Cli(url, home, WEFT_DATA_OUTSIDE=str(outside)), tmp_path / "tiles.yaml"
     flow.write_text(FLOW, encoding="utf-8")
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"handler": "h"}\n', encoding="utf-8")
     names = {
         "flow": str(flow),
         "tasks": str(tasks),
+        "outside": str(outside),
         "graph": '{"items":[{"handler":"h"},{"handler":"h"}],"pairs":[[0,1]]}',
     }
     if kind == "people":

@@ -63,9 +63,17 @@ async def roll_back(client: weft.Client, name: str) -> None:
     await client.datasets.rollback(name)
 
 
+async def register(client: weft.Client, address: str) -> None:
+    """Register what is at an address now."""
+    await client.datasets.register(NAME, address, replace=True)
+
+
+async def delete(client: weft.Client) -> None:
+    """Delete the dataset, and bring it back."""
+    await client.datasets.delete(NAME)
+    await client.datasets.undelete(NAME)
+
+
 ACTS: dict[str, Callable[..., Awaitable[None]]] = {
-    "write": write,
-    "serve": serve,
-    "collect": collect,
-    "rollback": roll_back,
-}
+    "write": write, "serve": serve, "collect": collect, "rollback": roll_back, "register": register, "delete": delete,
+}  # fmt: skip

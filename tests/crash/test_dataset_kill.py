@@ -32,7 +32,7 @@ async def copies(tmp_path: Path) -> AsyncIterator[Process]:
     await process.finish()
 
 
-async def _each_statement(
+async def each_statement(
     url: str, home: Path, conn: Conn, copies: Process, order: Callable[[], Awaitable[dict[str, Any]]],
     look: Callable[[dict[str, Any], int], Awaitable[None]],
 ) -> int:  # fmt: skip
@@ -62,7 +62,7 @@ def _on_disk(home: Path) -> set[str]:
     return {path.name for path in (home / "data").rglob("*.parquet")}
 
 
-async def _listed(conn: Conn) -> set[str]:
+async def listed(conn: Conn) -> set[str]:
     return {row["path"] for row in await conn.fetch("select path from weft.dataset_file")}
 
 
@@ -82,7 +82,7 @@ async def _rows(client: weft.Client, conn: Conn, home: Path, name: str = NAME) -
     return {key: sorted(ids) for key, ids in sorted(found.items())}
 
 
-async def _claimed(conn: Conn, client: weft.Client) -> tuple[int, int]:
+async def claimed(conn: Conn, client: weft.Client) -> tuple[int, int]:
     """Return a worker of which there is only the row, and the task that it holds."""
     handle = await client.enqueue("write")
     worker = await conn.fetchval(
@@ -105,7 +105,7 @@ async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_not
         await client.datasets.create(NAME)
 
         async def order() -> dict[str, Any]:
-            worker, task = await _claimed(conn, client)
+            worker, task = await claimed(conn, client)
             return {"act": "write", "worker_id": worker, "task_id": task}
 
         async def look(said: dict[str, Any], number: int) -> None:
@@ -122,14 +122,14 @@ async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_not
             # The worker is lost, and whoever comes next finds nothing in the way.
             await conn.execute("delete from weft.task where id = $1", task)
 
-        rounds = await _each_statement(url, home, conn, copies, order, look)
+        rounds = await each_statement(url, home, conn, copies, order, look)
         assert rounds > 10
         assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
         assert outcomes[-1]
         assert not outcomes[0]
-        assert _on_disk(home) > await _listed(conn)
+        assert _on_disk(home) > await listed(conn)
         await collect(client)
-        assert _on_disk(home) == await _listed(conn)
+        assert _on_disk(home) == await listed(conn)
         assert await _rows(client, conn, home)
 
 
@@ -144,13 +144,13 @@ async def test_a_task_that_is_killed_with_an_output_of_the_cache_has_completed_w
         return list((await ctx.dataset(NAME).read()).column("id").to_pylist())
 
     async with weft.Client(settings=settings_for(url, home)) as client:
-        await _fill(client, [1])
+        await fill(client, [1])
         async with weft.Worker(client=client, registry=registry):
             await client.wait((await client.enqueue(read)).id, timeout=60)
         await conn.execute("update weft.output_cache set key = $1", SEVENS)
 
         async def order() -> dict[str, Any]:
-            worker, task = await _claimed(conn, client)
+            worker, task = await claimed(conn, client)
             return {"act": "serve", "worker_id": worker, "task_id": task}
 
         async def look(said: dict[str, Any], number: int) -> None:
@@ -166,7 +166,7 @@ async def test_a_task_that_is_killed_with_an_output_of_the_cache_has_completed_w
             assert await conn.fetchval("select count(*) from weft.output_cache") == 1
             await conn.execute("delete from weft.task where id = $1", task)
 
-        assert await _each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look) > 5
         assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
         assert outcomes[-1]
         assert not outcomes[0]
@@ -176,7 +176,7 @@ async def test_who_is_killed_while_going_back_has_gone_back_whole_or_not(
     url: str, home: Path, conn: Conn, copies: Process
 ) -> None:
     async with weft.Client(settings=settings_for(url, home)) as client:
-        await _fill(client, [1], [2, 3], [4])
+        await fill(client, [1], [2, 3], [4])
 
         async def order() -> dict[str, Any]:
             return {
@@ -189,7 +189,7 @@ async def test_who_is_killed_while_going_back_has_gone_back_whole_or_not(
             shown = await client.datasets.show(NAME)
             assert shown.rows == sum(map(len, (await _rows(client, conn, home)).values()))
 
-        assert await _each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look) > 5
 
 
 async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
@@ -199,21 +199,21 @@ async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
         await client.datasets.create(NAME)
 
         async def order() -> dict[str, Any]:
-            await _fill(client, [1], [2, 3])
-            await _fill(client, [4], [5], breaking=True)
+            await fill(client, [1], [2, 3])
+            await fill(client, [4], [5], breaking=True)
             return {"act": "collect", "retention": "1ms"}
 
         async def look(said: dict[str, Any], number: int) -> None:
             assert await _rows(client, conn, home) == {"": [5]}, number
-            assert await _listed(conn) <= _on_disk(home) | await _gone(conn)
+            assert await listed(conn) <= _on_disk(home) | await gone(conn)
 
-        assert await _each_statement(url, home, conn, copies, order, look) > 5
-        assert _on_disk(home) == await _listed(conn)
+        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert _on_disk(home) == await listed(conn)
         assert len(_on_disk(home)) == 1
         assert [each.is_current for each in await client.datasets.versions(NAME)] == [True]
 
 
-async def _gone(conn: Conn) -> set[str]:
+async def gone(conn: Conn) -> set[str]:
     """Return files that nobody may see any more, though something still tells of them."""
     rows = await conn.fetch(
         """select f.path from weft.dataset_file f join weft.dataset_version v on v.id = f.version_id
@@ -222,7 +222,7 @@ async def _gone(conn: Conn) -> set[str]:
     return {row["path"] for row in rows}
 
 
-async def _fill(client: weft.Client, *writes: list[int], breaking: bool = False) -> None:
+async def fill(client: weft.Client, *writes: list[int], breaking: bool = False) -> None:
     """Replace the dataset by rows with these ids, one write after the other; the first may begin a version."""
     registry = Registry()
 

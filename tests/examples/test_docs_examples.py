@@ -116,7 +116,7 @@ COMMANDS = {
         *("30.0", "1 file without a problem", "⇉ with_tax  flows.with_tax for each", "26.4", "completed", "pushed "),
         *("sales/main", "30.0", "workflow_id: sales"),
     ],
-    "migrate.sh": ["0006 (head)", "downgraded from 0006 to nothing"],
+    "migrate.sh": ["0007 (head)", "downgraded from 0007 to nothing"],
     "operate.sh": [
         *("default", "something is not well", "jobs_created_total"),
         "created mail",
@@ -146,6 +146,10 @@ COMMANDS = {
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
     "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3"],
+    "dataset_storage.sh": [
+        *("is weather@1.1", "2026-11-14", "3.5", "created totals", "orders is written by shop, node import"),
+        *("would delete orders with 6 rows", "deleted orders with 6 rows", "orders is back with 6 rows"),
+    ],
     "datasets.sh": [
         *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),
         *("orders is orders@1.3, was orders@1.2", "created finance", "orders is seen by admins, finance"),

@@ -26,7 +26,7 @@ def dump(url: str) -> str:
     """Return the schema of a database without what differs from one day or server to the next."""
     command = [
         str(pg_bin() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", "--schema=weft",
-        f"--exclude-table={_PARTITIONS}", f"--dbname={url}",
+        "--schema=weft_data", f"--exclude-table={_PARTITIONS}", f"--dbname={url}",
     ]  # fmt: skip
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     kept = [

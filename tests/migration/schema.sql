@@ -1,5 +1,7 @@
 CREATE SCHEMA weft;
 
+CREATE SCHEMA weft_data;
+
 CREATE TYPE weft.artifact_kind AS ENUM (
     'version',
     'patch',
@@ -299,6 +301,26 @@ begin
   returning * into t;
   return t;
 end $$;
+
+CREATE FUNCTION weft.add_rows(version bigint, write bigint, file integer, names text[], rows json) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "TimeZone" TO 'UTC'
+    AS $_$
+declare kept_in text := weft.data_table(version); targets text; given text; added bigint;
+begin
+  select string_agg(format('%I', n.name), ', ' order by n.place),
+    string_agg(case when a.atttypid = 'bytea'::regtype then format('decode(r.value ->> %s, ''hex'')', n.place - 1)
+      else format('(r.value ->> %s)::%s', n.place - 1, format_type(a.atttypid, a.atttypmod)) end, ', ' order by n.place)
+  into targets, given
+  from unnest(names) with ordinality as n (name, place)
+    join pg_attribute a on a.attrelid = to_regclass(kept_in) and a.attname = n.name and a.attnum > 0 and not a.attisdropped;
+  execute format('insert into %s (_write, _file, %s) select $1, $2, %s from json_array_elements($3) with ordinality as r (value, place) order by r.place',
+    kept_in, targets, given) using write, file, rows;
+  get diagnostics added = row_count;
+  return added;
+end $_$;
 
 CREATE FUNCTION weft.add_up(org bigint, name text, count bigint, seconds double precision DEFAULT 0) RETURNS void
     LANGUAGE sql
@@ -716,6 +738,21 @@ CREATE FUNCTION weft.current_org() RETURNS bigint
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('weft.org'::text, true), ''::text))::bigint;
 
+CREATE FUNCTION weft.data_table(version bigint) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare found record;
+begin
+  select v.dataset_id, v.number, v.org_id, d.storage ->> 'kind' as kind into found
+  from weft.dataset_version v join weft.dataset d on d.id = v.dataset_id
+  where v.id = version and v.org_id = coalesce(weft.current_org(), v.org_id);
+  if found.kind is distinct from 'postgres' then
+    raise exception 'version: % is none that is kept in the database', version using errcode = 'WF002';
+  end if;
+  return format('weft_data.d%s_%s', found.dataset_id, found.number);
+end $$;
+
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -738,6 +775,29 @@ begin
     return null;
   end if;
   return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;
+
+CREATE FUNCTION weft.drop_rows(version bigint, write bigint, file integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare kept_in text := weft.data_table(version); gone bigint := 0;
+begin
+  if to_regclass(kept_in) is not null then
+    execute format('delete from %s t where t._write = $1 and (t._file = $2 or $2 is null)', kept_in) using write, file;
+    get diagnostics gone = row_count;
+  end if;
+  return gone;
+end $_$;
+
+CREATE FUNCTION weft.drop_table(version bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if exists (select 1 from weft.dataset_version v where v.id = version and v.collected_at is not null) then
+    execute format('drop table if exists %s', weft.data_table(version));
+  end if;
 end $$;
 
 CREATE FUNCTION weft.end_jobs(jobs bigint[]) RETURNS void
@@ -1230,6 +1290,7 @@ begin
     into ended, freed_queues, freed_keys, counted, taken, ends from moved;
 
     perform weft.publish_writes(ended);
+    perform weft.publish_live(ended);
     perform weft.release_next(ended || counted, taken, case when wanted > 0 then queues else '{}' end);
     if ends is not null then
       perform weft.end_jobs(ends);
@@ -1408,9 +1469,20 @@ CREATE FUNCTION weft.grant_datasets_to_server(role regrole) RETURNS void
     AS $$
 begin
   execute format('grant select on weft.datasets to %s', role);
+  execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
+    'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
+end $$;
+
+CREATE FUNCTION weft.grant_live_to_server(role regrole) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  execute format('grant select on weft.live_jobs to %s', role);
+  execute format('grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset, '
+    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live to %s', role);
 end $$;
 
 CREATE FUNCTION weft.grant_schedules_to_server(role regrole) RETURNS void
@@ -1508,6 +1580,18 @@ begin
     done := done || queue;
   end loop;
   return told;
+end $$;
+
+CREATE FUNCTION weft.hint_live() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare chosen bigint;
+begin
+  select w.id into chosen from weft.worker w
+  where 2 = any (w.queues) and w.state in ('active', 'idle') and w.until > weft.now() order by w.blocked, random() limit 1;
+  if chosen is not null then
+    perform pg_notify('weft_worker_' || chosen, 'live');
+  end if;
 end $$;
 
 CREATE FUNCTION weft.hint_one(queue bigint, except_worker bigint DEFAULT 0) RETURNS integer
@@ -1966,12 +2050,13 @@ begin
   update weft.dataset_version v set retired_at = weft.now() where v.id = before;
   update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
   update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
+  perform weft.show_table(dataset);
   return true;
 end $$;
 
-CREATE FUNCTION weft.mark_of(partition_key text, path text) RETURNS bigint
+CREATE FUNCTION weft.mark_of(partition_key text, path text, write bigint DEFAULT NULL::bigint) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ select hashtextextended(partition_key || '/' || path, 0) $$;
+    AS $$ select hashtextextended(partition_key || '/' || path || coalesce(' ' || write, ''), 0) $$;
 
 CREATE TABLE weft.tag_move (
     org_id bigint NOT NULL,
@@ -2175,6 +2260,20 @@ begin
   where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
 end $_$;
 
+CREATE FUNCTION weft.offer_event(event bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+  select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+    json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
+  from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+  where e.id = offer_event.event and (s.match is null or e.payload @> s.match) on conflict do nothing;
+  if found then
+    perform weft.hint_live();
+  end if;
+end $$;
+
 CREATE FUNCTION weft.orphaning_workers() RETURNS SETOF bigint
     LANGUAGE sql STABLE
     AS $$
@@ -2304,6 +2403,35 @@ CREATE FUNCTION weft.plan_of(head bigint, patch_digest text) RETURNS bytea
   where a.id = head
 $$;
 
+CREATE FUNCTION weft.prepare_table(version bigint, names text[], types text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare kept_in text := weft.data_table(version); name text; type text; known text;
+begin
+  if to_regclass(kept_in) is null then
+    perform pg_advisory_xact_lock(hashtextextended('weft.prepare_table ' || version, 0));
+    execute format('create table if not exists %s (_write bigint not null, _file int not null, _row bigint not null generated always as identity, '
+      'primary key (_write, _file, _row))', kept_in);
+  end if;
+  for name, type in select * from unnest(names, types) loop
+    if type is null or type !~ '^(boolean|smallint|integer|bigint|real|double precision|text|bytea|date|time|timestamp|timestamptz|numeric\(\d{1,3},\d{1,3}\))$' then
+      raise exception 'columns: % cannot be kept as %', name, type using errcode = 'WF002';
+    end if;
+    select format_type(a.atttypid, a.atttypmod) into known from pg_attribute a
+    where a.attrelid = to_regclass(kept_in) and a.attname = name and a.attnum > 0 and not a.attisdropped;
+    if known is null then
+      perform pg_advisory_xact_lock(hashtextextended('weft.prepare_table ' || version, 0));
+      execute format('alter table %s add column if not exists %I %s', kept_in, name, type);
+    end if;
+    select format_type(a.atttypid, a.atttypmod) into known from pg_attribute a
+    where a.attrelid = to_regclass(kept_in) and a.attname = name and a.attnum > 0 and not a.attisdropped;
+    if replace(replace(known, ' without time zone', ''), 'timestamp with time zone', 'timestamptz') <> type then
+      raise exception 'columns: % is kept as %, and this is %: give it another name', name, known, type using errcode = 'WF002';
+    end if;
+  end loop;
+end $_$;
+
 CREATE FUNCTION weft.protect_tag(org bigint, tag_name text, protected boolean) RETURNS text
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -2313,6 +2441,53 @@ begin
   update weft.tag g set is_protected = protected where g.org_id = org and g.name = t.name and g.deleted_at is null
   returning g.name into tag_name;
   return case when found then tag_name end;
+end $$;
+
+CREATE FUNCTION weft.publish_live(ended bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare units bigint[]; told weft.staged_live; each record;
+begin
+  units := array(select u.id from weft.live_unit u where u.task_id = any (ended) and u.state in ('running', 'held') order by u.id for no key update);
+  if cardinality(units) = 0 then
+    return;
+  end if;
+  for told in
+    select s.* from weft.staged_live s join weft.task_done d on d.id = s.task_id and d.attempt = s.attempt
+    where s.task_id = any (ended) order by s.live_job_id, s.task_id
+  loop
+    for each in select * from json_to_recordset(told.states) as x (key text, seen bigint, state json) order by x.key loop
+      if each.seen = 0 then
+        insert into weft.operator_state (live_job_id, state_key, org_id, state)
+        values (told.live_job_id, each.key, told.org_id, each.state) on conflict do nothing;
+      else
+        update weft.operator_state o set state = each.state, version = o.version + 1, updated_at = weft.now()
+        where o.live_job_id = told.live_job_id and o.state_key = each.key and o.version = each.seen;
+      end if;
+      if not found then
+        raise exception 'state %: another unit has changed it meanwhile', each.key using errcode = 'WF007';
+      end if;
+    end loop;
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said)
+    select told.org_id, told.live_job_id, x.lane, x.kind, x.dedupe_key, x.said
+    from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
+      with ordinality as x (lane, kind, dedupe_key, said, place)
+    order by x.place on conflict do nothing;
+    if told.rest is not null or told.is_caught_up is not null then
+      update weft.live_source o set rest_until = weft.now() + told.rest,
+        caught_up_at = case when told.is_caught_up then coalesce(o.caught_up_at, weft.now()) else o.caught_up_at end
+      where o.live_job_id = told.live_job_id;
+    end if;
+  end loop;
+  delete from weft.staged_live s where s.task_id = any (ended);
+  update weft.live_unit u set state = 'done' where u.id = any (units);
+  perform weft.hint_live();
 end $$;
 
 CREATE TABLE weft.task_done (
@@ -2356,12 +2531,13 @@ CREATE FUNCTION weft.publish_write(done weft.task_done, version bigint) RETURNS 
     LANGUAGE plpgsql
     AS $$
 declare
-  v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
+  v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; changed text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
   replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
-  counted record; event bigint; named text;
+  counted record; named text; before text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
+  before := v.schema_hash;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
   for staged in
@@ -2405,8 +2581,11 @@ begin
       files_out := files_out + counted.files;
       rows_out := rows_out + counted.rows;
       bytes_out := bytes_out + counted.bytes;
-      delete from weft.dataset_partition p
-      where p.version_id = version and (staged.is_whole or p.partition_key = any (staged.partitions));
+      with removed as (
+        delete from weft.dataset_partition p
+        where p.version_id = version and (staged.is_whole or p.partition_key = any (staged.partitions)) returning p.partition_key
+      )
+      select changed || array_agg(r.partition_key) into changed from removed r;
     end if;
     with added as (
       insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
@@ -2434,12 +2613,14 @@ begin
     v.schema_hash := staged.schema_hash;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
+  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, is_whole, adds_again, rows, bytes,
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, keys, is_whole, adds_again, rows, bytes,
     rows_removed, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), touched, is_whole, adds_again, rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in,
+    rows_out, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -2450,14 +2631,10 @@ begin
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
     lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
   where o.id = version;
-  if swapping then
-    perform weft.make_current(v.dataset_id, version);
+  if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
+    perform weft.show_table(v.dataset_id);
   end if;
-  insert into weft.event (org_id, name, payload, actor) values (v.org_id, 'dataset.written', jsonb_build_object(
-    'dataset', named, 'version', v.number, 'write', n, 'mode', case when is_replacing then 'replace' else 'append' end,
-    'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows_in), done.actor)
-  returning id into event;
-  insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), done.actor);
+  perform weft.tell_write(v, named, n, case when is_replacing then 'replace' else 'append' end, touched, rows_in, done.actor);
   delete from weft.staged_write s
   where s.task_id = done.id and s.attempt = done.attempt and s.version_id = version and s.partitions is not null;
 end $$;
@@ -2833,6 +3010,34 @@ begin
   raise exception 'weft.% is read-only', name using errcode = '55000', hint = 'Use the client or the command line.';
 end $$;
 
+CREATE FUNCTION weft.register_files(version bigint, listed json, kept json, hash text, by text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text;
+begin
+  select * into strict v from weft.dataset_version o where o.id = version for no key update;
+  select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
+  n := v.last_write + 1;
+  rows_out := v.rows;
+  update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null;
+  delete from weft.dataset_partition p where p.version_id = version;
+  insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
+  select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
+  from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path, n)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  from weft.dataset_file f where f.version_id = version and f.removed_by is null group by f.partition_key;
+  select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files), bit_xor(p.content)
+  into touched, rows_in, bytes_in, files_in, v.content from weft.dataset_partition p where p.version_id = version;
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash,
+    content = v.content, lost_by = n, columns_by = case when v.schema_hash is distinct from hash then n else v.columns_by end,
+    written_at = weft.now() where o.id = version;
+  perform weft.tell_write(v, named, n, 'register', touched, rows_in, by);
+  return n;
+end $$;
+
 CREATE FUNCTION weft.release_next(ended bigint[], taken integer[], own bigint[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2929,12 +3134,12 @@ begin
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
-    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
+    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end) as mark
   ), back as (
     insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
     select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
     where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
-    returning partition_key, rows, bytes, weft.mark_of(partition_key, path) as mark
+    returning partition_key, rows, bytes, weft.mark_of(partition_key, path, case when v.is_outside then n end) as mark
   )
   select array(select g.partition_key from gone g union select b.partition_key from back b),
     coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
@@ -2944,15 +3149,17 @@ begin
   -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
   delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  select version, f.partition_key, v.org_id, n, n,
+    bit_xor(weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end)), sum(f.rows), sum(f.bytes), count(*), weft.now()
   from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
   get diagnostics left_over = row_count;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), case when cardinality(touched) <= 100000 then touched end, rows_in, bytes_in, rows_out, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, content = o.content # marks, written_at = weft.now(),
     lost_by = case when left_over < cardinality(touched) then n else o.lost_by end where o.id = version;
+  perform weft.tell_written(v.dataset_id);
   return n;
 end $$;
 
@@ -2983,6 +3190,143 @@ begin
   end loop;
   last := case when looked = room then last end;
 end $$;
+
+CREATE TABLE weft.live_job (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    dag_id bigint NOT NULL,
+    name text NOT NULL,
+    config_hash text NOT NULL,
+    activation text NOT NULL,
+    runtime text NOT NULL,
+    operator text NOT NULL,
+    handler weft.handler_name NOT NULL,
+    queue_id bigint NOT NULL,
+    document json NOT NULL,
+    strategy text,
+    on_failure text DEFAULT 'hold'::text NOT NULL,
+    max_concurrency integer NOT NULL,
+    max_backlog integer NOT NULL,
+    max_attempts smallint NOT NULL,
+    timeout weft.span,
+    heartbeat_timeout weft.span,
+    rank weft.rank_number DEFAULT 0 NOT NULL,
+    idle_after interval,
+    state text DEFAULT 'pending'::text NOT NULL,
+    paused_at timestamp with time zone,
+    last_active_at timestamp with time zone,
+    completed bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
+    last_error text,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL,
+    CONSTRAINT live_job_activation_check CHECK ((activation = ANY (ARRAY['source'::text, 'reactive'::text]))),
+    CONSTRAINT live_job_max_attempts_check CHECK ((max_attempts > 0)),
+    CONSTRAINT live_job_max_backlog_check CHECK ((max_backlog > 0)),
+    CONSTRAINT live_job_max_concurrency_check CHECK ((max_concurrency > 0)),
+    CONSTRAINT live_job_on_failure_check CHECK ((on_failure = ANY (ARRAY['hold'::text, 'skip'::text]))),
+    CONSTRAINT live_job_runtime_check CHECK ((runtime = ANY (ARRAY['worker'::text, 'inline'::text]))),
+    CONSTRAINT live_job_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'idle'::text, 'draining'::text, 'stopped'::text]))),
+    CONSTRAINT live_job_strategy_check CHECK ((strategy = ANY (ARRAY['update'::text, 'partition'::text])))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION weft.route_input(l weft.live_job, at_place integer, room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare i weft.live_input; named text; current bigint; v weft.dataset_version; made int := 0; last bigint; last_key text;
+begin
+  select * into strict i from weft.live_input n where n.live_job_id = l.id and n.place = at_place;
+  select d.name, d.current_id into strict named, current from weft.dataset d where d.id = i.dataset_id;
+  if not i.is_internal and current is distinct from i.version_id then
+    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null
+    where n.live_job_id = l.id and n.place = at_place returning * into i;
+  end if;
+  if i.version_id is null then
+    return null;
+  end if;
+  select * into strict v from weft.dataset_version o where o.id = i.version_id;
+  if i.routed_write is null then
+    if i.boot_write is null then
+      i.boot_write := v.last_write;
+    end if;
+    with standing as materialized (
+      select p.partition_key as key from weft.dataset_partition p
+      where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
+    ), added as (
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
+        case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
+        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now()
+      from standing s order by s.key on conflict do nothing
+    )
+    select count(*), max(s.key) into made, last_key from standing s;
+    update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
+      routed_write = case when made < room then i.boot_write end
+    where n.live_job_id = l.id and n.place = at_place;
+    return case when made < room then null else made end;
+  end if;
+  if l.strategy = 'partition' then
+    with written as materialized (
+      select w.number, w.keys, w.written_at from weft.dataset_write w
+      where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
+    ), touched as (
+      select k.key, max(w.number) as number, min(w.written_at) as since from written w cross join lateral (
+        select unnest(w.keys) as key union all
+        select p.partition_key from weft.dataset_partition p where w.keys is null and p.version_id = v.id and p.last_write >= w.number) k
+      group by k.key
+    ), added as (
+      insert into weft.live_unit as u (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      select l.org_id, l.id, t.key, 'partition', 'partition:' || t.key,
+        json_build_object('dataset', named, 'version', v.number, 'write', t.number, 'partitions', array[t.key]), t.since
+      from touched t order by t.number, t.key
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set said = excluded.said
+    )
+    select count(*), max(w.number) into made, last from written w;
+  else
+    with written as materialized (
+      select w.number, w.keys, w.written_at from weft.dataset_write w
+      where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
+    ), added as (
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      select l.org_id, l.id, case when cardinality(w.keys) = 1 then w.keys[1] end, 'update',
+        'cursor:' || i.dataset_id || ':' || v.number || ':' || w.number,
+        json_build_object('dataset', named, 'version', v.number, 'write', w.number,
+          'partitions', case when cardinality(w.keys) <= 1000 then w.keys end), w.written_at
+      from written w order by w.number on conflict do nothing
+    )
+    select count(*), max(w.number) into made, last from written w;
+  end if;
+  if last is not null then
+    update weft.live_input n set routed_write = last where n.live_job_id = l.id and n.place = at_place;
+  end if;
+  return case when made < room then null else made end;
+end $$;
+
+CREATE FUNCTION weft.rows_of(version bigint, writes bigint[], files integer[], names text[], after bigint, most integer) RETURNS TABLE(number bigint, texts text[])
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "TimeZone" TO 'UTC'
+    SET extra_float_digits TO '1'
+    AS $_$
+declare kept_in text := weft.data_table(version); taken text; known int;
+begin
+  select string_agg(case a.atttypid when 'bytea'::regtype then format('encode(t.%I, ''hex'')', n.name)
+    when 'timestamptz'::regtype then format('(t.%I at time zone ''UTC'')::text', n.name) else format('t.%I::text', n.name) end,
+    ', ' order by n.place), count(*) into taken, known
+  from unnest(names) with ordinality as n (name, place)
+    join pg_attribute a on a.attrelid = to_regclass(kept_in) and a.attname = n.name and a.attnum > 0 and not a.attisdropped;
+  if to_regclass(kept_in) is null then
+    return;
+  elsif known <> cardinality(names) then
+    raise exception 'columns: the table has only % of %', known, names using errcode = 'WF002';
+  end if;
+  return query execute format(
+    'select t._row, array[%s]::text[] from unnest($1, $2) as f (write, number) join %s t on t._write = f.write and t._file = f.number '
+    'where t._row > $3 order by t._row limit $4', taken, kept_in) using writes, files, after, most;
+end $_$;
 
 CREATE FUNCTION weft.scan_newest_jobs(asked weft.job_search, turn integer, low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
     LANGUAGE plpgsql STABLE
@@ -3218,6 +3562,7 @@ begin
       where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
+  perform weft.offer_event(id);
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
   if last is not null then
     select count(*) into rest from weft.awaited a
@@ -3232,6 +3577,23 @@ begin
     (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
   is_new := true;
   return next;
+end $$;
+
+CREATE FUNCTION weft.settle_dag(dag bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare wanted bigint[];
+begin
+  perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
+  wanted := array(
+    select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id) where d.id = dag);
+  update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
+  update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
+  update weft.live_source s set is_listening = true from weft.live_job j
+  where j.dag_id = dag and s.live_job_id = j.id and j.id = any (wanted) and not s.is_listening;
+  update weft.live_source s set is_listening = false, deaf_since = weft.now() from weft.live_job j
+  where j.dag_id = dag and s.live_job_id = j.id and j.id <> all (wanted) and s.is_listening;
+  perform weft.hint_live();
 end $$;
 
 CREATE FUNCTION weft.share_out(queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer) RETURNS integer[]
@@ -3386,6 +3748,35 @@ begin
     select j.* from weft.jobs j where j.org_id = org and j.id = u.id) j;
 end $$;
 
+CREATE FUNCTION weft.show_table(dataset bigint, is_shown boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '2s'
+    AS $$
+declare found record; named text; taken text;
+begin
+  select d.name, d.storage ->> 'kind' as kind, d.deleted_at, o.slug, v.id as version, v.columns into found
+  from weft.dataset d join weft.org o on o.id = d.org_id left join weft.dataset_version v on v.id = d.current_id
+  where d.id = dataset and d.org_id = coalesce(weft.current_org(), d.org_id);
+  if found.kind is distinct from 'postgres' then
+    return;
+  end if;
+  named := format('%s.%s', found.slug, found.name);
+  if octet_length(named) > 63 then
+    named := 'd' || dataset;
+  end if;
+  execute format('drop view if exists weft_data.%I', named);
+  if found.columns is null or found.deleted_at is not null or not is_shown then
+    return;
+  end if;
+  select string_agg(format('t.%I', c.value ->> 'name'), ', ' order by c.place) into taken
+  from json_array_elements(found.columns -> 'columns') with ordinality as c (value, place);
+  execute format('create view weft_data.%I as select %s from %s t join weft.dataset_file f on f.version_id = %s and f.removed_by is null '
+    'and f.path = t._write || ''-'' || t._file || ''.rows''', named, taken, weft.data_table(found.version), found.version);
+exception when lock_not_available then
+  raise exception 'dataset %: somebody reads through its view', found.name using errcode = 'WF007';
+end $$;
+
 CREATE FUNCTION weft.skip_by_step(me bigint, step bigint, in_attempt integer, ids bigint[], why text, again boolean, room integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3522,6 +3913,22 @@ begin
   end if;
   perform weft.hint_one(lane);
   return query select new_id, handler, of.concurrency_key is not null;
+end $$;
+
+CREATE FUNCTION weft.swap_dag(dag bigint, to_version bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare d weft.live_dag; each record;
+begin
+  select * into strict d from weft.live_dag o where o.id = dag for no key update;
+  for each in select p.dataset_id, p.version_id from weft.dag_version_dataset p where p.dag_version_id = to_version order by p.dataset_id loop
+    perform weft.make_current(each.dataset_id, each.version_id);
+  end loop;
+  update weft.dag_version v set state = 'retired', retired_at = weft.now() where v.id = d.version_id and v.id <> to_version;
+  update weft.dag_version v set state = 'abandoned', retired_at = weft.now() where v.id = d.building_id and v.id <> to_version;
+  update weft.dag_version v set state = 'live', live_at = weft.now(), retired_at = null where v.id = to_version;
+  update weft.live_dag o set version_id = to_version, building_id = null where o.id = dag;
+  perform weft.settle_dag(dag);
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -3677,6 +4084,58 @@ begin
   return cardinality(ready);
 end $$;
 
+CREATE TABLE weft.dataset_version (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    number integer NOT NULL,
+    config_hash text NOT NULL,
+    schema_hash text,
+    columns json,
+    range_start bigint,
+    range_end bigint,
+    location text NOT NULL,
+    is_outside boolean DEFAULT false NOT NULL,
+    last_write bigint DEFAULT 0 NOT NULL,
+    content bigint DEFAULT 0 NOT NULL,
+    lost_by bigint DEFAULT 0 NOT NULL,
+    columns_by bigint DEFAULT 0 NOT NULL,
+    oldest_write bigint DEFAULT 0 NOT NULL,
+    collected_at timestamp with time zone,
+    rows bigint DEFAULT 0 NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    files bigint DEFAULT 0 NOT NULL,
+    written_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    current_at timestamp with time zone,
+    retired_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT dataset_version_number_check CHECK ((number > 0))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION weft.tell_write(v weft.dataset_version, named text, n bigint, how text, touched text[], rows bigint, by text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare event bigint;
+begin
+  insert into weft.event (org_id, name, payload, actor) values (v.org_id, 'dataset.written', jsonb_build_object(
+    'dataset', named, 'version', v.number, 'write', n, 'mode', how,
+    'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows), by)
+  returning id into event;
+  insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), by);
+  perform weft.tell_written(v.dataset_id);
+end $$;
+
+CREATE FUNCTION weft.tell_written(dataset bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if exists (select 1 from weft.live_input i where i.dataset_id = tell_written.dataset) then
+    perform weft.hint_live();
+  end if;
+end $$;
+
 CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN to_timestamp((((((id >> 22) + '1704067200000'::bigint))::numeric / 1000.0))::double precision);
@@ -3705,8 +4164,8 @@ begin
     from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
     where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
   loop
-    if each.id is null or each.columns_by > each.seen or each.pinned is null and each.current_id is distinct from each.id
-      or each.pinned is distinct from 'write' and (each.partitions is null and each.last_write > each.write
+    if each.id is null or each.columns_by > each.seen or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id
+      or each.pinned is distinct from 'write' and ((each.partitions is null or each.pinned = 'since') and each.last_write > each.write
         or each.partitions is not null and (each.lost_by > each.write or exists (
           select 1 from weft.dataset_partition p
           where p.version_id = each.id and p.partition_key = any (each.partitions) and p.last_write > each.write)))
@@ -3720,7 +4179,7 @@ begin
       'content', case when each.partitions is null then each.content else weft.content_of(each.id, each.partitions) end);
   end loop;
   for each in
-    select w.number as write, w.mode, w.touched, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
+    select w.number as write, w.mode, w.keys, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
       d.current_id, d.producer_dag, d.producer_node
     from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt
       join weft.dataset_version v on v.id = w.version_id join weft.dataset d on d.id = v.dataset_id
@@ -3730,10 +4189,10 @@ begin
       unkept := 'adds';
       return;
     end if;
-    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write
+    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write or not each.is_whole and (each.keys is null
       or each.mode = 'replace' and (
         select count(*) from weft.dataset_partition p
-        where p.version_id = each.id and p.partition_key = any (each.touched) and p.last_write = each.write) < cardinality(each.touched)
+        where p.version_id = each.id and p.partition_key = any (each.keys) and p.last_write = each.write) < cardinality(each.keys))
     then
       unkept := 'moved';
       return;
@@ -3741,8 +4200,8 @@ begin
     producer := each.producer_dag || '/' || each.producer_node;
     items := items || jsonb_build_object(
       'role', case when each.is_whole then 'whole' when each.mode = 'replace' then 'replaced' else 'added' end,
-      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.touched,
-      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.touched) end);
+      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.keys, 'producer', producer,
+      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.keys) end);
   end loop;
   trace := nullif(items, '[]');
 end $$;
@@ -3754,17 +4213,21 @@ declare each record; now record; last record; late record; stands boolean; found
 begin
   for each in
     select * from jsonb_to_recordset(trace) as r (
-      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text, content bigint)
+      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text,
+      producer text, content bigint)
   loop
-    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, d.current_id, s.id as seen_id, s.number, s.last_write into now
+    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, v.last_write as own_write, d.current_id, d.deleted_at,
+      d.producer_dag || '/' || d.producer_node as producer, s.id as seen_id, s.number, s.last_write into now
     from weft.dataset d left join weft.dataset_version v on v.id = each.version and v.dataset_id = d.id
-      left join weft.dataset_version s on s.id = case when each.pinned is null then d.current_id else v.id end
+      left join weft.dataset_version s on s.id = case when coalesce(each.pinned, 'since') = 'since' then d.current_id else v.id end
     where d.org_id = org and d.id = each.dataset;
     stands := case
-      when now.id is null or now.collected_at is not null then false
-      when each.pinned is null and now.current_id is distinct from now.id then false
+      when now.id is null or now.collected_at is not null or now.deleted_at is not null then false
+      when coalesce(each.pinned, 'since') = 'since' and now.current_id is distinct from now.id then false
       when each.role = 'read' and now.schema_hash is distinct from each.schema then false
+      when each.role <> 'read' and each.producer is distinct from now.producer then false
       when each.pinned = 'write' then now.oldest_write <= each.write
+      when each.pinned = 'since' then now.own_write = each.write
       when each.role = 'added' then cardinality(each.partitions) = (
         select count(*) from weft.dataset_partition p
         where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)
@@ -3784,11 +4247,150 @@ begin
     select w.task_id, w.mode, last.partition_key into late from weft.dataset_write w
     where w.version_id = now.seen_id and w.number = last.last_write and (now.seen_id <> each.version or last.last_write > each.write);
     found := coalesce(found, '[]') || jsonb_build_object(
-      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number', now.number,
+      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number',
+      case when now.deleted_at is null then now.number end,
       'now_write', now.last_write, 'partition', nullif(late.partition_key, ''), 'by', late.task_id, 'mode', late.mode);
     exit when jsonb_array_length(found) = 3;
   end loop;
   return found;
+end $$;
+
+CREATE FUNCTION weft.turn_live_job(job bigint, room integer, is_thorough boolean, OUT begun integer, OUT is_more boolean) RETURNS record
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; others bigint[]; barrier bigint;
+  first bigint;  at_place int; is_asked boolean; settled int; problem text;
+begin
+  begun := 0;
+  is_more := false;
+  select * into l from weft.live_job j where j.id = job for no key update skip locked;
+  if not found or l.state = 'stopped' then
+    return;
+  end if;
+
+  lost := 0;
+  if is_thorough then
+    -- Tasks that have ended without a word: those that failed, were cancelled or given up. One that is sent round again goes on.
+    with silent as (
+      select u.id, d.state as ended, coalesce((d.error ->> 'type') || ': ' || (d.error ->> 'message'), d.reason, d.state::text, 'its task is gone') as error
+      from weft.live_unit u left join weft.task_done d on d.id = u.task_id
+      where u.live_job_id = job and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)
+    ), noted as (
+      update weft.live_unit u set state = case when o.ended = 'completed' or l.on_failure = 'skip' then 'done' else 'held' end
+      from silent o where u.id = o.id and u.state = 'running' returning u.task_id, o.ended, o.error
+    )
+    select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into lost, problem from noted n;
+    if lost > 0 then
+      update weft.live_job j set failed = j.failed + lost, last_error = left(problem, 2000) where j.id = job;
+    end if;
+    update weft.live_unit u set state = 'running' from weft.task t
+    where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
+  end if;
+
+  -- What is done goes; so does what failed for a partition that has been written anew.
+  with old as (
+    delete from weft.live_unit u where u.id = any (array(
+      select o.id from weft.live_unit o where o.live_job_id = job and o.state = 'done' order by o.id limit 10 * room))
+    returning u.lane, u.task_id
+  )
+  select array_agg(distinct o.lane) filter (where o.lane is not null), bool_or(o.lane is null), count(*) into lanes, had_barrier, gone from old o;
+  is_more := gone = 10 * room;
+  if l.strategy = 'partition' then
+    with old as (
+      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held'
+        and exists (select 1 from weft.live_unit n where n.live_job_id = job and n.lane = u.lane and n.id > u.id) returning u.lane
+    )
+    select lanes || array_agg(o.lane) into lanes from old o;
+  end if;
+
+  is_asked := l.state <> 'draining' and l.paused_at is null
+    and exists (select 1 from weft.live_dag d where d.id = l.dag_id and d.paused_at is null);
+  if is_asked then
+    select count(*) into open_units from (select 1 from weft.live_unit u where u.live_job_id = job limit l.max_backlog) o;
+    for at_place in select n.place from weft.live_input n where n.live_job_id = job order by n.place loop
+      exit when open_units >= l.max_backlog;
+      settled := weft.route_input(l, at_place, least(room, l.max_backlog - open_units));
+      is_more := is_more or settled is not null;
+      open_units := open_units + coalesce(settled, 0);
+    end loop;
+    -- A source that goes on for ever does so in slices, one after the other.
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, run_at)
+    select l.org_id, job, '', 'slice', 'slice', '{}', s.rest_until from weft.live_source s
+    where s.live_job_id = job and s.kind in ('continuous', 'files')
+      and not exists (select 1 from weft.live_unit u where u.live_job_id = job and u.lane = '' and u.kind = 'slice') on conflict do nothing;
+  end if;
+
+  -- Which of the new are first in their lanes, and which of those that waited behind what is gone.
+  news := array(select u.id from weft.live_unit u where u.live_job_id = job and u.state = 'new' order by u.id limit room);
+  is_more := is_more or cardinality(news) = room;
+  select min(u.id) into barrier from weft.live_unit u where u.live_job_id = job and u.lane is null and u.state <> 'done';
+  if barrier is not null then
+    select min(u.id) into first from weft.live_unit u where u.live_job_id = job and u.state <> 'done';
+  end if;
+  heads := array(
+    select w.id from unnest(lanes) as k (lane) cross join lateral (
+      select u.id from weft.live_unit u where u.live_job_id = job and u.lane = k.lane and u.state = 'waiting' order by u.id limit 1) w);
+  if had_barrier then
+    heads := heads || array(
+      select distinct on (u.lane) u.id from weft.live_unit u
+      where u.live_job_id = job and u.state = 'waiting' and u.lane is not null and (barrier is null or u.id < barrier) order by u.lane, u.id);
+  end if;
+  select array_agg(c.id) filter (where c.is_first), array_agg(c.id) filter (where not c.is_first) into heads, others from (
+    select u.id, case
+        when u.lane is null then u.id = first
+        else (barrier is null or u.id < barrier) and not exists (
+          select 1 from weft.live_unit b where b.live_job_id = job and b.lane = u.lane and b.id <> u.id
+            and (b.id < u.id and b.state <> 'done' or b.state in ('ready', 'running', 'held'))) end as is_first
+    from weft.live_unit u where u.id = any (news || heads || barrier) and u.state in ('new', 'waiting')) c;
+  update weft.live_unit u set state = 'waiting' where u.id = any (others) and u.state = 'new';
+
+  select count(*) into running from weft.live_unit u where u.live_job_id = job and u.state = 'running';
+  if is_asked and running < l.max_concurrency then
+    with chosen as materialized (
+      select u.id, u.lane, u.kind, u.said, weft.next_id() as task_id from (
+        select * from (
+          (select * from weft.live_unit r where r.live_job_id = job and r.state = 'ready' and (r.run_at is null or r.run_at <= weft.now())
+            order by r.id limit least(room, l.max_concurrency - running))
+          union all
+          (select * from weft.live_unit h where h.id = any (heads) and (h.run_at is null or h.run_at <= weft.now()))) o
+        order by o.id limit least(room, l.max_concurrency - running)) u
+    ), tasks as (
+      insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
+      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts, l.handler, l.timeout, l.heartbeat_timeout, l.actor
+      from chosen c
+    ), params as (
+      insert into weft.task_params (id, org_id, params)
+      select c.task_id, l.org_id, json_build_object('live_job', job::text, 'unit',
+        json_build_object('id', c.id::text, 'kind', c.kind, 'lane', c.lane, 'said', c.said))
+      from chosen c
+    ), taken as (
+      update weft.live_unit u set state = 'running', task_id = c.task_id from chosen c where u.id = c.id
+    )
+    select count(*) into begun from chosen;
+    if begun > 0 then
+      perform weft.hint_one(l.queue_id);
+    end if;
+    is_more := is_more or begun = room;
+  end if;
+  update weft.live_unit u set state = 'ready' where u.id = any (heads) and u.state in ('new', 'waiting');
+
+  running := running + begun;
+  gone := gone - case l.on_failure when 'skip' then lost else 0 end;
+  update weft.live_job j set completed = j.completed + gone, last_active_at = case when running > 0 or gone > 0 then weft.now() else j.last_active_at end,
+    state = case
+      when j.state = 'draining' then case when running = 0 then 'stopped' else 'draining' end
+      when running > 0 or j.activation = 'source' then 'running'
+      when j.state = 'pending' then 'pending'
+      when j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at) then 'idle'
+      else j.state end
+  where j.id = job and (gone > 0 or begun > 0 or j.state = 'draining' or running > 0 and j.last_active_at < weft.now() - interval '1 second'
+    or j.state <> 'idle' and j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at) or j.state = 'pending' and j.activation = 'source');
 end $$;
 
 CREATE FUNCTION weft.undelete_tag(org bigint, tag_name text, actor text, message text) RETURNS weft.tag
@@ -3968,6 +4570,22 @@ CREATE TABLE weft.answer (
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
 
+CREATE TABLE weft.dag_version (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    dag_id bigint NOT NULL,
+    number integer NOT NULL,
+    artifact_id bigint NOT NULL,
+    state text DEFAULT 'building'::text NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    live_at timestamp with time zone,
+    retired_at timestamp with time zone,
+    actor text NOT NULL,
+    message text,
+    CONSTRAINT dag_version_number_check CHECK ((number > 0)),
+    CONSTRAINT dag_version_state_check CHECK ((state = ANY (ARRAY['building'::text, 'live'::text, 'retired'::text, 'abandoned'::text])))
+);
+
 CREATE VIEW weft.artifact_use AS
  SELECT artifact_id,
     org_id,
@@ -3980,46 +4598,52 @@ CREATE VIEW weft.artifact_use AS
            FROM weft.tag_move m
           WHERE (m.to_id IS NOT NULL)
         UNION ALL
-         SELECT t.target_id AS artifact_id,
+         SELECT t.target_id,
             t.org_id,
-            'tag'::text AS used_by,
-            t.name AS user_name
+            'tag'::text,
+            t.name
            FROM weft.tag t
         UNION ALL
-         SELECT a.parent_id AS artifact_id,
+         SELECT a.parent_id,
             a.org_id,
-            (a.kind)::text AS used_by,
-            (a.id)::text AS user_name
+            (a.kind)::text AS kind,
+            (a.id)::text AS id
            FROM weft.artifact a
           WHERE (a.parent_id IS NOT NULL)
         UNION ALL
-         SELECT a.merged_id AS artifact_id,
+         SELECT a.merged_id,
             a.org_id,
-            (a.kind)::text AS used_by,
-            (a.id)::text AS user_name
+            (a.kind)::text AS kind,
+            (a.id)::text AS id
            FROM weft.artifact a
           WHERE (a.merged_id IS NOT NULL)
         UNION ALL
-         SELECT a.base_id AS artifact_id,
+         SELECT a.base_id,
             a.org_id,
-            (a.kind)::text AS used_by,
-            (a.id)::text AS user_name
+            (a.kind)::text AS kind,
+            (a.id)::text AS id
            FROM weft.artifact a
           WHERE (a.base_id IS NOT NULL)
         UNION ALL
-         SELECT j.snapshot_id AS artifact_id,
+         SELECT j.snapshot_id,
             j.org_id,
-            'job'::text AS used_by,
-            (j.id)::text AS user_name
+            'job'::text,
+            (j.id)::text AS id
            FROM weft.job j
           WHERE (j.snapshot_id IS NOT NULL)
         UNION ALL
-         SELECT d.snapshot_id AS artifact_id,
+         SELECT d.snapshot_id,
             d.org_id,
-            'job'::text AS used_by,
-            (d.id)::text AS user_name
+            'job'::text,
+            (d.id)::text AS id
            FROM weft.job_done d
-          WHERE (d.snapshot_id IS NOT NULL)) v
+          WHERE (d.snapshot_id IS NOT NULL)
+        UNION ALL
+         SELECT v_1.artifact_id,
+            v_1.org_id,
+            'dag'::text,
+            (v_1.id)::text AS id
+           FROM weft.dag_version v_1) v
   WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 CREATE TABLE weft.attempt (
@@ -4141,6 +4765,19 @@ CREATE TABLE weft.blob (
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
 
+CREATE TABLE weft.dag_version_dataset (
+    dag_version_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    version_id bigint NOT NULL,
+    org_id bigint NOT NULL
+);
+
+CREATE TABLE weft.dag_version_job (
+    dag_version_id bigint NOT NULL,
+    live_job_id bigint NOT NULL,
+    org_id bigint NOT NULL
+);
+
 CREATE TABLE weft.dataset (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -4156,6 +4793,7 @@ CREATE TABLE weft.dataset (
     current_id bigint,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     updated_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    deleted_at timestamp with time zone,
     actor text NOT NULL
 );
 
@@ -4191,36 +4829,6 @@ CREATE TABLE weft.dataset_partition (
     written_at timestamp with time zone NOT NULL
 );
 
-CREATE TABLE weft.dataset_version (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    dataset_id bigint NOT NULL,
-    number integer NOT NULL,
-    config_hash text NOT NULL,
-    schema_hash text,
-    columns json,
-    range_start bigint,
-    range_end bigint,
-    location text NOT NULL,
-    is_outside boolean DEFAULT false NOT NULL,
-    last_write bigint DEFAULT 0 NOT NULL,
-    content bigint DEFAULT 0 NOT NULL,
-    lost_by bigint DEFAULT 0 NOT NULL,
-    columns_by bigint DEFAULT 0 NOT NULL,
-    oldest_write bigint DEFAULT 0 NOT NULL,
-    collected_at timestamp with time zone,
-    rows bigint DEFAULT 0 NOT NULL,
-    bytes bigint DEFAULT 0 NOT NULL,
-    files bigint DEFAULT 0 NOT NULL,
-    written_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    current_at timestamp with time zone,
-    retired_at timestamp with time zone,
-    actor text NOT NULL,
-    CONSTRAINT dataset_version_number_check CHECK ((number > 0))
-)
-WITH (fillfactor='70');
-
 CREATE TABLE weft.dataset_write (
     version_id bigint NOT NULL,
     number bigint NOT NULL,
@@ -4232,7 +4840,7 @@ CREATE TABLE weft.dataset_write (
     node text,
     handler text,
     partitions integer NOT NULL,
-    touched text[] DEFAULT '{}'::text[] NOT NULL,
+    keys text[],
     is_whole boolean DEFAULT false NOT NULL,
     adds_again boolean DEFAULT false NOT NULL,
     rows bigint NOT NULL,
@@ -4277,7 +4885,7 @@ CREATE VIEW weft.datasets AS
     d.actor
    FROM (weft.dataset d
      LEFT JOIN weft.dataset_version v ON ((v.id = d.current_id)))
-  WHERE (d.org_id = COALESCE(( SELECT weft.current_org() AS current_org), d.org_id));
+  WHERE ((d.org_id = COALESCE(( SELECT weft.current_org() AS current_org), d.org_id)) AND (d.deleted_at IS NULL));
 
 COMMENT ON VIEW weft.datasets IS 'Named tables of data, each with the version that readers see.';
 
@@ -4613,6 +5221,104 @@ CREATE TABLE weft.lease (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE weft.live_dag (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    version_id bigint,
+    building_id bigint,
+    last_version integer DEFAULT 0 NOT NULL,
+    paused_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL
+);
+
+CREATE TABLE weft.live_input (
+    live_job_id bigint NOT NULL,
+    place integer NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    version_id bigint,
+    is_internal boolean NOT NULL,
+    routed_write bigint,
+    boot_write bigint,
+    boot_after text
+)
+WITH (fillfactor='70');
+
+CREATE VIEW weft.live_jobs AS
+ SELECT j.id,
+    j.org_id,
+    d.name AS dag,
+    j.name,
+    j.config_hash,
+    j.activation,
+    j.runtime,
+    j.operator,
+    j.strategy,
+    j.state,
+    j.paused_at,
+    j.max_concurrency,
+    j.completed,
+    j.failed,
+    j.last_error,
+    j.last_active_at,
+    j.created_at,
+    j.actor
+   FROM (weft.live_job j
+     JOIN weft.live_dag d ON ((d.id = j.dag_id)))
+  WHERE (j.org_id = COALESCE(( SELECT weft.current_org() AS current_org), j.org_id));
+
+COMMENT ON VIEW weft.live_jobs IS 'Deployed nodes of live DAGs, each with what has become of it.';
+
+CREATE TABLE weft.live_output (
+    live_job_id bigint NOT NULL,
+    place integer NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    version_id bigint NOT NULL
+);
+
+CREATE TABLE weft.live_source (
+    live_job_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    kind text NOT NULL,
+    is_listening boolean DEFAULT false NOT NULL,
+    deaf_since timestamp with time zone,
+    cron text,
+    every interval,
+    timezone text,
+    anchor timestamp with time zone,
+    catch_up text,
+    next_at timestamp with time zone,
+    missed bigint DEFAULT 0 NOT NULL,
+    event text,
+    match jsonb,
+    lane text[],
+    rest_until timestamp with time zone,
+    caught_up_at timestamp with time zone,
+    CONSTRAINT live_source_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'latest'::text, 'all'::text]))),
+    CONSTRAINT live_source_kind_check CHECK ((kind = ANY (ARRAY['cron'::text, 'interval'::text, 'event'::text, 'files'::text, 'table'::text, 'continuous'::text])))
+)
+WITH (fillfactor='70');
+
+CREATE TABLE weft.live_unit (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    live_job_id bigint NOT NULL,
+    lane text,
+    kind text NOT NULL,
+    dedupe_key text NOT NULL,
+    state text DEFAULT 'new'::text NOT NULL,
+    said json NOT NULL,
+    since timestamp with time zone DEFAULT weft.now() NOT NULL,
+    run_at timestamp with time zone,
+    task_id bigint,
+    CONSTRAINT live_unit_kind_check CHECK ((kind = ANY (ARRAY['bootstrap'::text, 'update'::text, 'partition'::text, 'event'::text, 'tick'::text, 'slice'::text, 'file'::text, 'row'::text]))),
+    CONSTRAINT live_unit_state_check CHECK ((state = ANY (ARRAY['new'::text, 'waiting'::text, 'ready'::text, 'running'::text, 'done'::text, 'held'::text])))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE weft.machine (
     number smallint NOT NULL,
     holder text,
@@ -4620,6 +5326,17 @@ CREATE TABLE weft.machine (
     CONSTRAINT machine_number_check CHECK (((number >= 1) AND (number <= 1023)))
 )
 WITH (fillfactor='50');
+
+CREATE TABLE weft.operator_state (
+    live_job_id bigint NOT NULL,
+    state_key text DEFAULT 'default'::text NOT NULL,
+    org_id bigint NOT NULL,
+    version bigint DEFAULT 1 NOT NULL,
+    state json NOT NULL,
+    updated_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT operator_state_state_key_check CHECK (((octet_length(state_key) >= 1) AND (octet_length(state_key) <= 800)))
+)
+WITH (fillfactor='70');
 
 CREATE TABLE weft.org (
     id bigint NOT NULL,
@@ -4794,6 +5511,17 @@ CREATE TABLE weft.sign_in (
     CONSTRAINT sign_in_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
 );
 
+CREATE TABLE weft.staged_live (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    org_id bigint NOT NULL,
+    live_job_id bigint NOT NULL,
+    states json DEFAULT '[]'::json NOT NULL,
+    units json DEFAULT '[]'::json NOT NULL,
+    rest interval,
+    is_caught_up boolean
+);
+
 CREATE TABLE weft.staged_write (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -4863,7 +5591,7 @@ CREATE TABLE weft.task_input (
     pinned text,
     seen bigint,
     read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text])))
+    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text, 'since'::text])))
 );
 
 CREATE TABLE weft.task_params (
@@ -5177,6 +5905,21 @@ ALTER TABLE ONLY weft.backfill
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
+ALTER TABLE ONLY weft.dag_version
+    ADD CONSTRAINT dag_version_dag_id_number_key UNIQUE (dag_id, number);
+
+ALTER TABLE ONLY weft.dag_version_dataset
+    ADD CONSTRAINT dag_version_dataset_pkey PRIMARY KEY (dag_version_id, dataset_id);
+
+ALTER TABLE ONLY weft.dag_version_job
+    ADD CONSTRAINT dag_version_job_pkey PRIMARY KEY (dag_version_id, live_job_id);
+
+ALTER TABLE ONLY weft.dag_version
+    ADD CONSTRAINT dag_version_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft.dag_version
+    ADD CONSTRAINT dag_version_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.dataset_edge
     ADD CONSTRAINT dataset_edge_pkey PRIMARY KEY (org_id, output_id, input_id);
 
@@ -5249,8 +5992,41 @@ ALTER TABLE ONLY weft.key_slot
 ALTER TABLE ONLY weft.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY weft.live_dag
+    ADD CONSTRAINT live_dag_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft.live_dag
+    ADD CONSTRAINT live_dag_org_id_name_key UNIQUE (org_id, name);
+
+ALTER TABLE ONLY weft.live_dag
+    ADD CONSTRAINT live_dag_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.live_input
+    ADD CONSTRAINT live_input_pkey PRIMARY KEY (live_job_id, place);
+
+ALTER TABLE ONLY weft.live_job
+    ADD CONSTRAINT live_job_dag_id_name_config_hash_key UNIQUE (dag_id, name, config_hash);
+
+ALTER TABLE ONLY weft.live_job
+    ADD CONSTRAINT live_job_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft.live_job
+    ADD CONSTRAINT live_job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.live_output
+    ADD CONSTRAINT live_output_pkey PRIMARY KEY (live_job_id, place);
+
+ALTER TABLE ONLY weft.live_source
+    ADD CONSTRAINT live_source_pkey PRIMARY KEY (live_job_id);
+
+ALTER TABLE ONLY weft.live_unit
+    ADD CONSTRAINT live_unit_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.machine
     ADD CONSTRAINT machine_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY weft.operator_state
+    ADD CONSTRAINT operator_state_pkey PRIMARY KEY (live_job_id, state_key);
 
 ALTER TABLE ONLY weft.org
     ADD CONSTRAINT org_pkey PRIMARY KEY (id);
@@ -5302,6 +6078,9 @@ ALTER TABLE ONLY weft.schema_revision
 
 ALTER TABLE ONLY weft.sign_in
     ADD CONSTRAINT sign_in_pkey PRIMARY KEY (digest);
+
+ALTER TABLE ONLY weft.staged_live
+    ADD CONSTRAINT staged_live_pkey PRIMARY KEY (task_id, attempt);
 
 ALTER TABLE ONLY weft.staged_write
     ADD CONSTRAINT staged_write_pkey PRIMARY KEY (id);
@@ -5407,6 +6186,12 @@ CREATE INDEX backfill_schedule ON weft.backfill USING btree (org_id, schedule_id
 
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
+CREATE INDEX dag_version_artifact ON weft.dag_version USING btree (artifact_id);
+
+CREATE INDEX dag_version_dataset_version ON weft.dag_version_dataset USING btree (version_id);
+
+CREATE INDEX dag_version_job_of ON weft.dag_version_job USING btree (live_job_id);
+
 CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id);
 
 CREATE INDEX dataset_file_partition ON weft.dataset_file USING btree (version_id, partition_key, id) WHERE (removed_by IS NOT NULL);
@@ -5460,6 +6245,30 @@ CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
 
 CREATE INDEX key_loan_wanted ON weft.key_loan USING btree (queue_id, key, task_id);
+
+CREATE INDEX live_input_dataset ON weft.live_input USING btree (dataset_id);
+
+CREATE INDEX live_job_active ON weft.live_job USING btree (id) WHERE (state <> 'stopped'::text);
+
+CREATE INDEX live_output_version ON weft.live_output USING btree (version_id);
+
+CREATE INDEX live_source_due ON weft.live_source USING btree (next_at) WHERE (is_listening AND (next_at IS NOT NULL));
+
+CREATE INDEX live_source_event ON weft.live_source USING btree (org_id, event) WHERE (is_listening AND (event IS NOT NULL));
+
+CREATE INDEX live_unit_held ON weft.live_unit USING btree (live_job_id, id) WHERE (state = 'held'::text);
+
+CREATE UNIQUE INDEX live_unit_key ON weft.live_unit USING btree (live_job_id, dedupe_key) WHERE (state = ANY (ARRAY['new'::text, 'waiting'::text, 'ready'::text]));
+
+CREATE INDEX live_unit_lane ON weft.live_unit USING btree (live_job_id, lane, id);
+
+CREATE INDEX live_unit_news ON weft.live_unit USING btree (live_job_id, id) WHERE (state = ANY (ARRAY['new'::text, 'done'::text]));
+
+CREATE INDEX live_unit_ready ON weft.live_unit USING btree (live_job_id, id) WHERE (state = 'ready'::text);
+
+CREATE INDEX live_unit_running ON weft.live_unit USING btree (live_job_id, id) WHERE (state = 'running'::text);
+
+CREATE INDEX live_unit_task ON weft.live_unit USING btree (task_id) WHERE (task_id IS NOT NULL);
 
 CREATE INDEX org_role_membership_user ON weft.org_role_membership USING btree (user_id);
 
@@ -5557,6 +6366,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.live_jobs DO INSTEAD  SELECT weft.refuse_write('live_jobs'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -5590,6 +6402,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.live_jobs DO INSTEAD  SELECT weft.refuse_write('live_jobs'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -5621,6 +6436,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.live_jobs DO INSTEAD  SELECT weft.refuse_write('live_jobs'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
@@ -5674,6 +6492,24 @@ ALTER TABLE ONLY weft.audit_seal
 ALTER TABLE ONLY weft.backfill
     ADD CONSTRAINT backfill_org_id_schedule_id_fkey FOREIGN KEY (org_id, schedule_id) REFERENCES weft.schedule(org_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY weft.dag_version
+    ADD CONSTRAINT dag_version_artifact_id_fkey FOREIGN KEY (artifact_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.dag_version_dataset
+    ADD CONSTRAINT dag_version_dataset_org_id_dag_version_id_fkey FOREIGN KEY (org_id, dag_version_id) REFERENCES weft.dag_version(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dag_version_dataset
+    ADD CONSTRAINT dag_version_dataset_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id);
+
+ALTER TABLE ONLY weft.dag_version_job
+    ADD CONSTRAINT dag_version_job_org_id_dag_version_id_fkey FOREIGN KEY (org_id, dag_version_id) REFERENCES weft.dag_version(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dag_version_job
+    ADD CONSTRAINT dag_version_job_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dag_version
+    ADD CONSTRAINT dag_version_org_id_dag_id_fkey FOREIGN KEY (org_id, dag_id) REFERENCES weft.live_dag(org_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY weft.dataset_edge
     ADD CONSTRAINT dataset_edge_org_id_input_id_fkey FOREIGN KEY (org_id, input_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
 
@@ -5713,6 +6549,39 @@ ALTER TABLE ONLY weft.key_loan
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY weft.live_dag
+    ADD CONSTRAINT live_dag_org_id_building_id_fkey FOREIGN KEY (org_id, building_id) REFERENCES weft.dag_version(org_id, id) DEFERRABLE INITIALLY DEFERRED;
+
+ALTER TABLE ONLY weft.live_dag
+    ADD CONSTRAINT live_dag_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.live_dag
+    ADD CONSTRAINT live_dag_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dag_version(org_id, id) DEFERRABLE INITIALLY DEFERRED;
+
+ALTER TABLE ONLY weft.live_input
+    ADD CONSTRAINT live_input_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id);
+
+ALTER TABLE ONLY weft.live_input
+    ADD CONSTRAINT live_input_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.live_job
+    ADD CONSTRAINT live_job_org_id_dag_id_fkey FOREIGN KEY (org_id, dag_id) REFERENCES weft.live_dag(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.live_output
+    ADD CONSTRAINT live_output_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.live_output
+    ADD CONSTRAINT live_output_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id);
+
+ALTER TABLE ONLY weft.live_source
+    ADD CONSTRAINT live_source_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.live_unit
+    ADD CONSTRAINT live_unit_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.operator_state
+    ADD CONSTRAINT operator_state_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY weft.org_role_membership
     ADD CONSTRAINT org_role_membership_org_id_role_id_fkey FOREIGN KEY (org_id, role_id) REFERENCES weft.org_role(org_id, id) ON DELETE CASCADE;
 
@@ -5742,6 +6611,9 @@ ALTER TABLE ONLY weft.sign_in
 
 ALTER TABLE ONLY weft.sign_in
     ADD CONSTRAINT sign_in_org_id_user_id_fkey FOREIGN KEY (org_id, user_id) REFERENCES weft."user"(org_id, id);
+
+ALTER TABLE ONLY weft.staged_live
+    ADD CONSTRAINT staged_live_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.staged_write
     ADD CONSTRAINT staged_write_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id);

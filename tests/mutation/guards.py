@@ -59,6 +59,9 @@ FILES = {
     "publishing": "db/migrations/sql/0006_datasets.sql",
     "traces": "db/migrations/sql/0006_traces.sql",
     "explain": "catalog/sql/explain.sql",
+    "rows": "catalog/sql/rows.sql",
+    "registering": "catalog/sql/registering.sql",
+    "keeping": "catalog/sql/keeping.sql",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -211,6 +214,14 @@ GUARDS: list[Guard] = [
          ("and staged.seen_schema is distinct from v.schema_hash", "and false"), ("staged.follows and", "false and")),
     *_of("publishing.publish_writes", "test_dataset_guards", ("and d.attempt = each.attempt", "")),
     *_of("collecting.abandoned", "test_dataset_kill", ("s.created_at < weft.now() - $1::interval\n  and", "")),
+    *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked",
+         ("where d.deleted_at < weft.now() - $1::interval", "where d.deleted_at < 'infinity'::timestamptz - $1::interval")),
+    *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
+    *_of("rows.read", "test_dataset_tables", "v.org_id = $1 and"),
+    *_of("keeping.open_write", "test_dataset_keeping", ("and t.state = 'running'", "and t.state = 'dead'")),
+    *_of("keeping.deleted", "test_dataset_keeping", "d.org_id = $1 and", "for no key update",
+         ("order by d.deleted_at desc", "order by d.deleted_at")),
+    *_of("dataset.list", "test_dataset_keeping", "and d.deleted_at is null"),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -641,7 +652,8 @@ GUARDS: list[Guard] = [
          ("each.partitions is null and each.last_write > each.write", "false"), ("p.last_write > each.write", "false"),
          ("if each.adds_again then", "if false then")),
     *_of("traces.trace_problems", "test_output_traces",
-         ("when each.pinned is null and now.current_id is distinct from now.id then false", ""),
+         ("when coalesce(each.pinned, 'since') = 'since' and now.current_id is distinct from now.id then false", ""),
+         ("or now.deleted_at is not null", ""), ("when each.role <> 'read' and each.producer is distinct from now.producer then false", ""),
          ("when each.role = 'read' and now.schema_hash is distinct from each.schema then false", ""),
          "and p.lost_by <= each.write"),
     *_of("publishing.publish_write", "test_output_traces", ("and not (is_whole or staged.partitions <@ replaced)", "")),
@@ -790,6 +802,19 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     (Guard("traces.trace_problems", "d.org_id = org and"), "what is kept of an org has ids of its datasets"),
+    *(
+        (Guard(name, text), "the id is that of a dataset which was found in its org, and is locked")
+        for name, text in {
+            "registering.registered": "v.org_id = $1 and",
+            "registering.add": "d.org_id = $1 and",
+            "registering.current_columns": "d.org_id = $1 and",
+            "keeping.open_write": "s.org_id = $1 and",
+            "keeping.hand_over": "d.org_id = $1 and",
+            "keeping.delete": "d.org_id = $1 and",
+            "keeping.undelete": "d.org_id = $1 and",
+        }.items()
+    ),
+    (Guard("publishing.register_files", "for no key update"), "whoever registers has locked the dataset"),
     (
         Guard("dataset.unknown_roles", "r.org_id = $1 and"),
         "a role of another org grants nothing to anybody of this one",

@@ -150,6 +150,10 @@ class Things:
             # A dataset has one producer, which the task that is held is not.
             known = {name: self.names[place] for name, place in named.items() if name in filled}
             more = {"dataset": self.names["own_dataset"]} if asked.path.endswith("/begin") else {}
+            if asked.path.startswith("/v1/task/dataset/rows"):
+                in_table = {"id": "table_write_id", "version_id": "table_version_id"}
+                known = {name: self.names[place] for name, place in in_table.items() if name in filled}
+                more = {"paths": [f"{self.names['table_write_id']}-1.rows"]} if "paths" in filled else {}
             files = [{**file, "path": f"{self.names['write_id']}-1.parquet"} for file in filled.get("files", ())]
             return {**filled, **known, **more, **({"files": files} if files else {})}
         known = {
@@ -210,9 +214,12 @@ async def _with_worker(client: weft.Client, prefix: str, url: str, names: Mappin
         put = await http.put("/v1/task/blob", params=lease, content=f'"{prefix}"'.encode())
         await http.post("/v1/task/log", json={**lease, "text": f"{prefix} began\n"})
         begun = await http.post("/v1/task/dataset/begin", json={**lease, "dataset": f"{prefix}/daily"})
+        await client.datasets.create(f"{prefix}/table", storage="postgres")
+        in_table = await http.post("/v1/task/dataset/begin", json={**lease, "dataset": f"{prefix}/table"})
     more = {
         "worker_id": holding.worker_id, "held_id": holding.task_id, "lease_token": holding.lease_token,
         "digest": put.json()["digest"], "write_id": begun.json()["id"], "version_id": begun.json()["version_id"],
+        "table_write_id": in_table.json()["id"], "table_version_id": in_table.json()["version_id"],
         "own_dataset": f"{prefix}/daily", "held_job_id": str(job.id), "worker_token_id": str(worker.token.id),
     }  # fmt: skip
     return Things({**names, **more}, worker.secret)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from acts import ENDS
 from matrix import FLOW, OTHERS, WORKERS, make_things, routes, send
@@ -26,7 +30,22 @@ Acts = dict[str, Callable[[weft.RemoteClient], Awaitable[Any]]]
 
 
 @pytest.fixture
-async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) -> Acts:
+def outside(tmp_path: Path) -> Path:
+    """A folder with what others have written."""
+    place = tmp_path / "theirs"
+    place.mkdir()
+    pq.write_table(pa.table({"id": [1]}), place / "1.parquet")
+    return place
+
+
+@pytest.fixture
+def settings(settings: weft.Settings, outside: Path) -> weft.Settings:
+    """Settings with which that may be registered."""
+    return replace(settings, data_outside=(str(outside),))
+
+
+@pytest.fixture
+async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], outside: Path) -> Acts:
     """A call of each kind that changes something, on things that let it: one that is missing fails the test."""
     handlers = Handlers()
 
@@ -84,6 +103,10 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
         "datasets.describe": lambda by: by.datasets.describe("orders", "What was ordered."),
         "datasets.grant": lambda by: by.datasets.grant("orders", []),
         "datasets.rollback": lambda by: by.datasets.rollback("orders@1.1"),
+        "datasets.register": lambda by: by.datasets.register("theirs", str(outside)),
+        "datasets.hand_over": lambda by: by.datasets.hand_over("orders", "etl", "fetch"),
+        "datasets.delete": lambda by: by.datasets.delete("orders"),
+        "datasets.undelete": lambda by: by.datasets.undelete("orders"),
         "schedules.add": lambda by: by.schedules.add("etl", name="new", every=3600),
         "schedules.change": lambda by: by.schedules.change("nightly", every=7200),
         "schedules.pause": lambda by: by.schedules.pause("nightly"),

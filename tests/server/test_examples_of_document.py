@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from described import described
 
 import weft
+from buckets import S3Bucket, S3Server
 from engine.job_scene import Handlers, at_work, flow
+from weft.db.blob_address import Bucket
 from weft.server.paths import PREFIX
 from writing import written
 
@@ -21,6 +27,22 @@ FLOW = flow(
     fetch={"type": "task", "handler": "etl:fetch", "params": {"size": 1}, "next": "review"},
     review={"type": "wait", "for": "approval", "form": {"limit": {"type": "integer"}}},
 ) | {"workflow_id": "etl"}
+
+
+@pytest.fixture
+def weather(s3_server: S3Server, s3_bucket: S3Bucket, tmp_path: Path) -> Iterator[None]:
+    """What others have written, of which an example speaks."""
+    pq.write_table(pa.table({"degrees": [3.5]}), tmp_path / "1.parquet")
+    bucket = s3_server.make_bucket(Bucket("acme-weather", "2026"))
+    bucket.write("day=2026-11-14/1.parquet", (tmp_path / "1.parquet").read_bytes())
+    yield
+    bucket.remove()
+
+
+@pytest.fixture
+def settings(settings: weft.Settings, weather: None) -> weft.Settings:
+    """Settings with which that may be registered."""
+    return replace(settings, data_outside=("s3://acme-weather",))
 
 
 @pytest.fixture
@@ -66,7 +88,7 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
         await client.schedules.add("etl/main", name="nightly", every=86400)
         found |= {"schedules.change": "nightly", "schedules.backfill": "nightly"}
         await written(client, "etl/main", 1, 2)
-        found |= {f"datasets.{verb}": "etl/main" for verb in ("describe", "grant")} | {
+        found |= {f"datasets.{verb}": "etl/main" for verb in ("describe", "grant", "hand_over")} | {
             "datasets.rollback": "etl/main@1.1"
         }
         await client.orgs.create("globex")

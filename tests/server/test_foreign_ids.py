@@ -33,12 +33,13 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
-    """admin as_of at at_once attempt cache callback_url catch_up concurrency_key count cron definition delay
-    description dry_run email every expand expires_in failed force grace heartbeat_timeout idempotency_key inputs
-    is_protected key kind labels latest limit materialize max_attempts max_running message offset older_than ops
-    ordering_key overlap params patch payload per_key prefer priority queues quick reason registry reject repair
-    replace replaces retry role roles run_at set since sort state steps tasks timeout timezone until values verb
-    with_deactivated with_deleted with_ended""".split()
+    """address admin as_of at at_once attempt breaking cache callback_url catch_up concurrency_key count cron
+    definition delay description dry_run email every expand expires_in failed force glob grace heartbeat_timeout
+    idempotency_key inputs is_protected key kind labels latest limit materialize max_attempts max_running message
+    offset older_than ops ordering_key overlap params partition_by patch payload per_key prefer priority queues
+    quick range_end range_start reason registry reject repair replace replaces retry role roles run_at set since
+    sort state steps storage tasks timeout timezone until values verb with_deactivated with_deleted
+    with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.
 _MADE_BY_NAME = {
@@ -46,7 +47,8 @@ _MADE_BY_NAME = {
     ("tokens.create", "name"), ("tokens.create_sign_in", "name"), ("enqueue", "handler"), ("workflows.push", "tag"),
     ("schedules.add", "name"), ("datasets.create", "name"), ("jobs.send_event", "name"),
     ("workflows.moves", "before"), ("datasets.versions", "before"),
-    ("datasets.writes", "before"),
+    ("datasets.writes", "before"), ("datasets.register", "name"), ("datasets.hand_over", "workflow"),
+    ("datasets.hand_over", "node"),
 }  # fmt: skip
 # These only choose among what the caller's org has.
 _FILTERS = frozenset(

@@ -49,6 +49,7 @@ class DatasetState:
     location: str
     is_outside: bool
     columns: tuple[Column, ...]
+    storage: str = "parquet"
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}.{self.write}"
@@ -114,7 +115,7 @@ async def state_of(
         raise NotFound("dataset", f"{named.name}@{row['number']}.{write}", oldest)
     return DatasetState(
         found.id, found.name, row["id"], row["number"], write, row["location"], row["is_outside"],
-        columns_of(row["columns"]),
+        columns_of(row["columns"]), found.storage["kind"],
     )  # fmt: skip
 
 
@@ -126,11 +127,11 @@ async def kept_columns(conn: type_Connection, org_id: int, state: DatasetState) 
 
 async def files(
     conn: type_Connection, org_id: int, version_id: int, write: int, partitions: Sequence[str] | None,
-    after: tuple[str, int], limit: int,
+    after: tuple[str, int], limit: int, *, since: int = -1,
 ) -> list[File]:  # fmt: skip
-    """Return a page of the files of a state."""
+    """Return a page of the files of a state, or of those that came ``since`` an earlier write."""
     wanted = None if partitions is None else list(partitions)
-    return [File(*row) for row in await conn.fetch(SQL.files, org_id, version_id, write, wanted, *after, limit)]
+    return [File(*row) for row in await conn.fetch(SQL.files, org_id, version_id, write, wanted, *after, limit, since)]
 
 
 async def partitions(conn: type_Connection, org_id: int, version_id: int, after: str, limit: int) -> list[Partition]:

@@ -91,7 +91,8 @@ async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str
     last = await conn.fetchval(SQL.lock_version, target.version_id)
     # Once more: whoever collects what is past was perhaps quicker.
     target = await dataset_reading.state_of(conn, org_id, named)
-    moved = await conn.fetchval(SQL.make_current, target.dataset_id, target.version_id)
+    with datasets.changing_view(named.name, "rolled back"):
+        moved = await conn.fetchval(SQL.make_current, target.dataset_id, target.version_id)
     write = target.write
     if write != last:
         if write == 0:

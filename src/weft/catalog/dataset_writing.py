@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from weft.queue.steps import Fence
 
 STAGING = Statements("weft.catalog", "sql/staging.sql")
-_STORAGE = {"kind": "parquet"}
+STORAGE = {"kind": "parquet"}
+# How the names of files end, by how a dataset is kept.
+ENDINGS = {"parquet": "parquet", "postgres": "rows"}
 LONGEST_KEY = 500
 # As far as the numbers of JSON go without losing digits.
 MOST = 2**53
@@ -48,6 +50,7 @@ class Begun:
     write: int
     schema: str | None
     schema_hash: str | None
+    storage: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[Datas
 
 async def list_files(
     conn: type_Connection, fence: Fence, version_id: int, write: int, partitions: Sequence[str] | None,
-    after: tuple[str, int], limit: int, *, pinned: str | None = None, seen: int | None = None, is_input: bool = True,
+    after: tuple[str, int], limit: int, *, since: int = -1, pinned: str | None = None, seen: int | None = None,
+    is_input: bool = True,
 ) -> list[File]:  # fmt: skip
     """Return a page of the files of a state, and note with the first that the attempt reads it, unless it is no input.
 
@@ -91,17 +95,23 @@ async def list_files(
     holder = await _holder(conn, fence)
     wanted = None if partitions is None else sorted(set(partitions))
     if is_input and after == ("", 0):
+        pinned = "since" if since >= 0 else pinned
         await conn.execute(
             STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted, pinned, seen
         )
-    return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit)
+    return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit, since=since)
+
+
+async def org_of(conn: type_Connection, fence: Fence) -> int:
+    """Return the org of a task that an attempt holds."""
+    return int((await _holder(conn, fence))["org_id"])
 
 
 async def list_partitions(
     conn: type_Connection, fence: Fence, version_id: int, after: str, limit: int
 ) -> list[Partition]:
     """Return a page of the partitions of a version, and note with the first that the attempt has seen all there is."""
-    org_id = int((await _holder(conn, fence))["org_id"])
+    org_id = await org_of(conn, fence)
     if after == "":
         await conn.execute(STAGING.note_look, fence.task_id, fence.attempt, org_id, version_id)
     return await dataset_reading.partitions(conn, org_id, version_id, after, limit)
@@ -120,7 +130,7 @@ async def begin(
     row = await conn.fetchrow(SQL.lock, org_id, datasets.check_dataset(name))
     if row is None:
         # No act of a person: what made it is told by its first write.
-        await conn.execute(SQL.create, org_id, name, None, orjson.dumps(_STORAGE).decode(), actor)
+        await conn.execute(SQL.create, org_id, name, None, orjson.dumps(STORAGE).decode(), actor)
         row = await conn.fetchrow(SQL.lock, org_id, name)
         assert row is not None
     await _require_producer(conn, org_id, name, row, _producer(holder))
@@ -128,33 +138,41 @@ async def begin(
         if len(set(unique_key)) < len(unique_key):
             raise InvalidInput("unique_key", "names a column twice")
         await _require_key(conn, org_id, name, row, list(unique_key))
-    version_id = row["current_id"]
-    if version_id is None or is_breaking:
+    follows, version_id = not is_breaking, row["current_id"]
+    if holder["live_job_id"] is not None:
+        follows, version_id = False, await _live_version(conn, holder, name, row, is_breaking=is_breaking)
+    elif version_id is None or is_breaking:
         version_id = await _add_version(conn, org_id, row, actor)
     begun = await conn.fetchrow(
-        STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, not is_breaking, is_breaking, mode
+        STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, follows, is_breaking, mode
     )
     found = await conn.fetchrow(STAGING.version, version_id)
     assert begun is not None
     assert found is not None
     return Begun(
-        begun["id"], version_id, found["location"], found["last_write"], found["columns"], found["schema_hash"]
-    )
+        begun["id"], version_id, found["location"], found["last_write"], found["columns"], found["schema_hash"],
+        orjson.loads(row["storage"])["kind"],
+    )  # fmt: skip
 
 
 async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
     """Tell what a write has brought; raises `LeaseLost` when the attempt is over."""
     await _holder(conn, fence)
     keys = sorted({check_partition(key) for key in staged.partitions})
-    files = [_checked_file(each, staged.id, keys) for each in staged.files]
+    kind = await conn.fetchval(STAGING.kind, staged.id)
+    files = [_checked_file(each, staged.id, keys, ENDINGS.get(kind, "parquet")) for each in staged.files]
     columns = _checked_columns(staged.schema)
-    digest = hashlib.sha256(orjson.dumps(columns["columns"])).hexdigest()
     told = await conn.fetchval(
         STAGING.stage, staged.id, fence.task_id, fence.attempt, keys, staged.is_whole, orjson.dumps(files).decode(),
-        staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), digest,
+        staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), schema_digest(columns),
     )  # fmt: skip
     if told is None:
         raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")
+
+
+def schema_digest(columns: Mapping[str, Any]) -> str:
+    """Return what tells columns from others."""
+    return hashlib.sha256(orjson.dumps(columns["columns"])).hexdigest()
 
 
 def check_partition(key: object) -> str:
@@ -162,11 +180,11 @@ def check_partition(key: object) -> str:
     return "" if key == "" else check_text(key, "partition", LONGEST_KEY)
 
 
-def _checked_file(file: Mapping[str, Any], write_id: int, keys: Sequence[str]) -> dict[str, Any]:
+def _checked_file(file: Mapping[str, Any], write_id: int, keys: Sequence[str], ending: str) -> dict[str, Any]:
     """Return a file as it is kept. Its name begins with that of its write, so that nobody tells of another's files."""
     path = check_text(file["path"], "files.path", 200)
-    if re.fullmatch(rf"{write_id}-\d{{1,9}}\.parquet", path, re.ASCII) is None:
-        raise InvalidInput("files.path", f"must be {write_id}-NUMBER.parquet, and not {path!r}")
+    if re.fullmatch(rf"{write_id}-\d{{1,9}}\.{ending}", path, re.ASCII) is None:
+        raise InvalidInput("files.path", f"must be {write_id}-NUMBER.{ending}, and not {path!r}")
     if file["partition"] not in keys:
         raise InvalidInput("files.partition", f"{file['partition']!r} is not one of the partitions of the write")
     rows = check_number(file["rows"], "files.rows", 0, MOST)
@@ -231,3 +249,13 @@ async def _add_version(conn: type_Connection, org_id: int, row: Record, actor: s
     if row["current_id"] is None:
         await conn.execute(SQL.make_current, row["id"], version_id)
     return int(version_id)
+
+
+async def _live_version(conn: type_Connection, holder: Record, name: str, row: Record, *, is_breaking: bool) -> int:
+    """Return the version that a live job writes: that of its own deploy, whichever readers see."""
+    if is_breaking:
+        raise InvalidInput("breaking", "the columns of a live job's output change with a deploy that changes the job")
+    found = await conn.fetchval(STAGING.live_output, holder["live_job_id"], row["id"])
+    if found is None:
+        raise InvalidInput("dataset", f"{name} is not among the outputs of the live job {holder['node']}: add it there")
+    return int(found)

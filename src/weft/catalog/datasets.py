@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import orjson
 
 from weft.core.checks import check_after, check_name, check_slug, check_text
+from weft.core.data_errors import DatasetBusy
 from weft.core.errors import InvalidInput, NotFound
 from weft.db.statements import Statements
 from weft.queue import audit
@@ -24,6 +28,20 @@ SQL = Statements("weft.catalog", "sql/dataset.sql")
 # The roles of whoever looks; None for one who sees everything: an admin, a task, or whoever has the database.
 Sees = frozenset[str] | None
 _LONGEST_DESCRIPTION = 2000
+
+
+class Kind(StrEnum):
+    """How the rows of a dataset are kept: in Parquet files, or in tables of the database."""
+
+    PARQUET = "parquet"
+    POSTGRES = "postgres"
+
+
+class PartitionBy(StrEnum):
+    """How files that others have written are told apart: not at all, or by parts ``name=value`` of their paths."""
+
+    NONE = "none"
+    HIVE = "hive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +62,14 @@ class Producer:
     output: int = 0
 
     def __str__(self) -> str:
+        if self.workflow == OUTSIDE:
+            return "others, whose files are registered"
         of = f"the handler {self.node}" if self.workflow == ALONE else f"{self.workflow}, node {self.node}"
         return of if self.output == 0 else f"{of}, output {self.output}"
 
 
-# What stands for the workflow of a task that has none.
-ALONE = "@task"
+# What stands for the workflow of a task that has none, and for those who write what is registered.
+ALONE, OUTSIDE, REGISTERED = "@task", "@outside", "register"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +142,17 @@ async def set_read_roles(conn: type_Connection, org_id: int, name: str, roles: I
     told = {"before": list(found.read_roles), "roles": wanted}
     await audit.record_named(conn, org_id, actor, AuditVerb.CHANGE, "dataset", name, told)
     return await show(conn, org_id, name)
+
+
+@contextmanager
+def changing_view(name: str, verb: str) -> Iterator[None]:
+    """Raise `DatasetBusy` when somebody reads through the view of a dataset for so long that it cannot be changed."""
+    try:
+        yield
+    except asyncpg.PostgresError as problem:
+        if problem.sqlstate != "WF007":
+            raise
+        raise DatasetBusy(name, verb, "somebody reads through its view") from None
 
 
 def check_dataset(name: object) -> str:

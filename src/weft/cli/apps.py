@@ -17,7 +17,7 @@ COMMANDS = {
     "run": ("run", "Execute a workflow here, and show how it goes."),
     "jobs": ("jobs", "Look at jobs, pause, resume, cancel, approve and rerun them."),
     "schedules": ("schedules", "Let workflows begin by themselves, and make up for what was missed."),
-    "datasets": ("datasets", "Look at named tables of data, and go back to what they were."),
+    "datasets": ("datasets", "Look at named tables of data, keep them, and go back to what they were."),
     "query": ("query", "Ask datasets, by SQL."),
     "events": ("events", "Tell jobs of events."),
     "server": ("server", "Answer over HTTP in this process."),

@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call
 from weft.cli.completion import complete_dataset, complete_role
+from weft.cli.dataset_keeping import Name, delete, hand_over, register, undelete
 from weft.cli.lists import AfterName, Listing
 from weft.cli.reasons import says_why
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 app = new_app("Look at named tables of data: their versions, partitions, and what was written into them.")
 
-Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.", autocompletion=complete_dataset)]
 Version = Annotated[
     str,
     typer.Argument(
@@ -82,6 +82,7 @@ def show(dataset: Name, as_json: JsonFlag = False) -> None:
         "about": found.description,
         "written by": "nobody yet" if found.producer is None else str(found.producer),
         "version": "none yet" if found.version is None else f"{found.version}, write {found.write}",
+        "kept in": "the database" if found.storage.get("kind") == "postgres" else "",
         "has": f"{found.rows} rows, {size_text(found.bytes)} in {found.files} files",
         "written": when(found.written_at),
         "told apart by": ", ".join(found.unique_key or ()),
@@ -182,12 +183,15 @@ def state(
 def create(
     dataset: Name,
     description: Annotated[str | None, typer.Option(help="What it is about.")] = None,
+    storage: Annotated[
+        str, typer.Option(help="How its rows are kept: `parquet` in files, `postgres` in a table of the database.")
+    ] = "parquet",
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a dataset before anything is written into it; the first write would make it, too."""
+    """Make a dataset before anything is written into it; the first write would make it, too, in files."""
     from weft.cli.output import tell
 
-    created = call(lambda client: client.datasets.create(dataset, description=description))
+    created = call(lambda client: client.datasets.create(dataset, description=description, storage=storage))
     told = f"created {dataset}" if created else f"there is a dataset {dataset} already"
     tell({"dataset": dataset, "created": created}, told, as_json=as_json)
 
@@ -249,3 +253,7 @@ def rollback(dataset: State, yes: YesFlag = False, as_json: JsonFlag = False) ->
     found = call(lambda client: client.datasets.rollback(dataset))
     now = f"{found.name}@{found.version}.{found.write}"
     tell({"dataset": name, "from": was, "to": now, "rolled_back": True}, f"{name} is {now}, was {was}", as_json=as_json)
+
+
+for command in (register, hand_over, delete, undelete):
+    app.command()(command)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS, MOST_FILES, MOST_ROWS
 from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.contract.bounds import Name, Text
 from weft.contract.protocol import LARGEST, Held
@@ -34,6 +35,7 @@ class ListFiles(Held):
     for_write: bool = Field(
         False, description="Whether they are read only to leave out rows that are there already, and are no input."
     )
+    since: int = Field(-1, ge=-1, le=LARGEST, description="Only files that came after this write.")
 
 
 class ListPartitions(Held):
@@ -53,7 +55,10 @@ class BeginWrite(Held):
 
 
 class StagedFile(BaseModel):
-    """A Parquet file that was written under the location of the version: ``ID-NUMBER.parquet``, with the write's id."""
+    """A Parquet file that was written under the location of the version: ``ID-NUMBER.parquet``, with the write's id.
+
+    In a table of the database it is called ``ID-NUMBER.rows``.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -98,6 +103,43 @@ class StageWrite(Held):
     schema_: StagedSchema = Field(alias="schema")
 
 
+class RowColumn(BaseModel):
+    """A column of a table of the database; its type is that of PostgreSQL."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Text = Field(min_length=1, max_length=LONGEST_NAME)
+    type: Text = Field(min_length=1, max_length=100)
+
+
+class AddRows(Held):
+    """Rows of a file of a write into a table of the database: ``ID-NUMBER.rows``, with the write's id.
+
+    Each value is its text, or null.
+    """
+
+    id: Id
+    number: int = Field(ge=1, le=999_999_999)
+    columns: list[RowColumn] = Field(min_length=1, max_length=MOST_COLUMNS)
+    rows: list[list[str | None]] = Field(max_length=MOST_ROWS)
+
+
+class ListRows(Held):
+    """Columns of files of rows, after the row that was told last."""
+
+    version_id: Id
+    paths: list[Text] = Field(min_length=1, max_length=MOST_FILES)
+    columns: list[Text] = Field(min_length=1, max_length=MOST_COLUMNS)
+    after: int = _Count
+    most: int = Field(1000, ge=1, le=MOST_ROWS)
+
+
+class RowsTold(BaseModel):
+    """Rows of files: the number of each, and the texts of its values; there are more after a full page."""
+
+    rows: list[tuple[int, list[str | None]]]
+
+
 class StateTold(BaseModel):
     """One state of a dataset, which never changes; its files are under ``root`` and ``location``.
 
@@ -112,6 +154,7 @@ class StateTold(BaseModel):
     write: int
     location: str
     is_outside: bool
+    storage: str = Field(description="How its rows are kept: `parquet` or `postgres`.")
     schema_: str | None = Field(alias="schema")
     root: str
     pinned: str | None
@@ -139,4 +182,5 @@ class WriteBegun(BaseModel):
     write: int
     schema_: str | None = Field(alias="schema")
     schema_hash: str | None
+    storage: str
     root: str

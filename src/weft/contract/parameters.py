@@ -142,6 +142,17 @@ SAID = {
 # Where a word means something else than with other calls.
 _SAID_OF = {
     "datasets.create.description": "What it is about.",
+    "datasets.create.storage": "How its rows are kept: `parquet` in files, `postgres` in a table of the database.",
+    "datasets.hand_over.node": "The node that writes it from here on; of tasks without a job their handler.",
+    "datasets.hand_over.workflow": "The workflow that writes it from here on; `@task` for tasks without a job.",
+    "datasets.register.address": "Where the files are: a folder of the server, or `s3://bucket/prefix`.",
+    "datasets.register.breaking": "Also with columns by which readers of what was there before would stumble.",
+    "datasets.register.glob": "Which files beneath it: `*` within a part of a path, `**/` any number of parts.",
+    "datasets.register.name": "What the dataset is called, which is made if it is not there.",
+    "datasets.register.partition_by": "`hive` if parts `name=value` of the paths are columns, else `none`.",
+    "datasets.register.range_start": "Where the range begins that the files cover.",
+    "datasets.register.range_end": "Where the range ends that the files cover.",
+    "datasets.register.replace": "Look for the files of a registration again, in place of those that it has.",
     "datasets.describe.description": "What it is about.",
     "datasets.grant.roles": "Which roles of the org see it, in the place of those that do now; none for admins alone.",
     "datasets.create.name": "What the dataset is called.",

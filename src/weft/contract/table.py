@@ -154,6 +154,12 @@ _TASKS = (
 _DATASETS = (
     _get("/datasets", "datasets.list", key="name"),
     _post("/datasets", "datasets.create", answer="created", body={"name": "orders"}),
+    _post(
+        "/datasets/register",
+        "datasets.register",
+        _ADMIN,
+        body={"name": "weather", "address": "s3://acme-weather/2026/", "partition_by": "hive"},
+    ),
     _get("/datasets/{name:name}/versions", "datasets.versions", key="number"),
     _get("/datasets/{name:name}/writes", "datasets.writes", key="number"),
     _get("/datasets/{name:name}/partitions", "datasets.partitions", key="key"),
@@ -161,6 +167,9 @@ _DATASETS = (
     _post("/datasets/{name:name}/describe", "datasets.describe", body={"description": "What was ordered, by day."}),
     _post("/datasets/{name:name}/grant", "datasets.grant", _ADMIN, body={"roles": ["finance"]}),
     _post("/datasets/{name:name}/rollback", "datasets.rollback"),
+    _post("/datasets/{name:name}/hand-over", "datasets.hand_over", _ADMIN, body={"workflow": "etl", "node": "fetch"}),
+    _post("/datasets/{name:name}/undelete", "datasets.undelete", _ADMIN),
+    _delete("/datasets/{name:name}", "datasets.delete", _ADMIN),
     _get("/datasets/{name:name}", "datasets.show"),
 )
 

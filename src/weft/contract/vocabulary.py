@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import WithJsonSchema
 
+from weft.catalog.datasets import Kind, PartitionBy
 from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
 from weft.core.job_states import JobState
@@ -41,6 +42,8 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "outbox.state": OutboxState,
     "outbox.kind": OutboxKind,
     "add_effect.kind": OutboxKind,
+    "datasets.create.storage": Kind,
+    "datasets.register.partition_by": PartitionBy,
 }
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "limit": (1, LONGEST_PAGE),
@@ -58,6 +61,8 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "count": (1, 1000),
     "at_once": (1, 1000),
     "steps": (1, 1000),
+    "range_start": (-(2**53), 2**53),
+    "range_end": (-(2**53), 2**53),
 }
 
 

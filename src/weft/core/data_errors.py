@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.core.errors import WeftError
+from weft.core.errors import CallerError, OperatorError, WeftError
 
 
 class WriteConflict(WeftError):
@@ -13,3 +13,24 @@ class WriteConflict(WeftError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"{problem}; the task is tried again")
+
+
+class DataUnavailable(OperatorError):
+    """Files of datasets are missing or out of reach; ``place`` is where they should be."""
+
+    code = "data_unavailable"
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        super().__init__(f"files of datasets in {place} {problem}")
+
+
+class DatasetBusy(CallerError):
+    """Somebody writes or reads a dataset in a way that does not go with what was asked for."""
+
+    code = "dataset_busy"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, name: str, verb: str, why: str) -> None:
+        super().__init__(f"dataset {name} cannot be {verb} now, because {why}: try again later")

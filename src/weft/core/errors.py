@@ -17,6 +17,7 @@
     │   ├── KeyReused               an idempotency key was sent before with another request
     │   ├── KeyBusy                 what was sent with an idempotency key is still being carried out
     │   ├── NeedsDatabase           a server cannot do that: it needs the database itself
+    │   ├── DatasetBusy             somebody writes or reads a dataset that is to be changed otherwise
     │   ├── AnswerGone              it has been done, and its answer had a secret that is shown once
     │   └── DevRuns                 a `weft dev` of the same home runs already
     ├── OperatorError               the installation needs attention: change the machine or its settings
@@ -29,6 +30,7 @@
     │   ├── IdsExhausted            all machine numbers are leased
     │   ├── HandlerImportFailed     a module given by --app cannot be imported
     │   ├── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
+    │   ├── DataUnavailable         files of datasets are missing or out of reach
     │   ├── ProviderUnavailable     the identity provider cannot be asked
     │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
     │   ├── ServerStopping          a server takes no more, because it is about to stop

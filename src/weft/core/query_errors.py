@@ -35,6 +35,7 @@ _LIMITS = {
     "bytes": "the answer is larger than {value:,} bytes: ask for fewer rows or columns",
     "memory": "the query needs more than {value:,} bytes of memory: ask for less at once",
     "spill": "the query needs more than {value:,} bytes of temporary files: ask for less at once",
+    "fetch": "a dataset has more than {value:,} bytes that must be copied for the query: raise WEFT_QUERY_FETCH",
     "seconds": "the query did not end within {value} s: ask for less",
     "cpu_seconds": "the query took more than {value} s of processor time: ask for less",
     "sql": "the SQL is longer than {value:,} characters",

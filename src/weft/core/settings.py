@@ -141,10 +141,7 @@ class Settings:
         None, _path, "folder of the embedded PostgreSQL, blobs and logs; by default the user's data folder"
     )
     database_url: str | None = _setting(
-        None,
-        str,
-        "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME",
-        secret=True,
+        None, str, "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME", secret=True
     )
     listen_url: str | None = _setting(
         None,
@@ -175,6 +172,14 @@ class Settings:
         parse_interval,
         "how long the states of a dataset can be read, and gone back to, after others took their place",
     )
+    data_outside: tuple[str, ...] = _setting(
+        (),
+        _words,
+        "folders and `s3://` prefixes, by comma, in which datasets of others are registered; none unless said",
+    )
+    query_fetch: int = _setting(
+        4 * 1024**3, parse_size, "how much a query may copy to this machine, of a bucket or of tables"
+    )
     query_memory: int = _setting(512 * 1024**2, parse_size, "how much memory a query over datasets may take")
     query_timeout: timedelta = _setting(
         timedelta(seconds=60), parse_interval, "a query over datasets is ended after this time"
@@ -186,9 +191,7 @@ class Settings:
     )
     value_limit: int = _setting(64 * 1024**2, parse_size, "params and outputs above this size are refused")
     cache_max_output: int = _setting(16 * 1024**2, parse_size, "outputs above this size are not kept to serve again")
-    cache_max_bytes: int | None = _setting(
-        None, parse_size, "above so many bytes of outputs of an org those that served longest ago are forgotten"
-    )
+    cache_max_bytes: int | None = _setting(None, parse_size, "how much an org may have in the cache, in bytes")
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
     log_format: str = _setting(
@@ -197,9 +200,7 @@ class Settings:
         "how workers, orchestrators and servers write their log: `text`, or `json`, an object a line",
     )
     log_upload: bool = _setting(False, parse_flag, "copy a log to the blob storage when its attempt ends")
-    retention: timedelta = _setting(
-        timedelta(days=30), parse_interval, "how long tasks are kept after they ended, and logs"
-    )
+    retention: timedelta = _setting(timedelta(days=30), parse_interval, "how long ended tasks are kept, and logs")
     audit_retention: timedelta | None = _setting(
         None,
         parse_interval,

@@ -1,4 +1,4 @@
-"""Removes files of datasets that nobody sees: of attempts that came to nothing, of states and versions long past."""
+"""Removes what nobody sees of datasets: of attempts that came to nothing, of states and versions long past."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from weft.catalog.dataset_rows import KIND, read_path
+from weft.catalog.dataset_rows import SQL as ROWS
 from weft.db.blob_address import data_address
 from weft.db.statements import Statements
 from weft.queue.service import Service
@@ -44,11 +46,17 @@ class DatasetCollector(Service):
         await self._database.run(lambda conn: conn.execute(SQL.close_states, self._retention))
         gone += await self._drop_removed()
         await self._database.run(lambda conn: conn.execute(SQL.close_versions, self._retention))
-        return gone + await self._drop_versions()
+        await self._database.run(lambda conn: conn.execute(SQL.close_deleted, self._retention))
+        gone += await self._drop_versions()
+        await self._database.run(lambda conn: conn.execute(SQL.forget_datasets, self._retention))
+        return gone
 
     async def _drop_abandoned(self) -> int:
         rows = await self._database.read(lambda conn: conn.fetch(SQL.abandoned, self._grace, BATCH))
         for row in rows:
+            if row["kind"] == KIND:
+                await self._drop_rows(row["version_id"], row["id"], None)
+                continue
             names = await asyncio.to_thread(self._store().beginning_with, row["location"], f"{row['id']}-")
             await asyncio.to_thread(self._store().remove, row["location"], names)
         ids = [row["id"] for row in rows]
@@ -58,7 +66,12 @@ class DatasetCollector(Service):
     async def _drop_removed(self) -> int:
         rows = await self._database.read(lambda conn: conn.fetch(SQL.removed_files, BATCH))
         for row in rows:
-            if row["is_last"]:
+            # What others have written is theirs to remove.
+            if not row["is_last"] or row["is_outside"]:
+                continue
+            if row["kind"] == KIND:
+                await self._drop_rows(row["version_id"], *read_path(row["path"]))
+            else:
                 await asyncio.to_thread(self._store().remove, row["location"], [row["path"]])
         versions, ids = [row["version_id"] for row in rows], [row["id"] for row in rows]
         await self._database.run(lambda conn: conn.execute(SQL.forget_files, versions, ids))
@@ -68,8 +81,12 @@ class DatasetCollector(Service):
         gone = 0
         for version in await self._database.read(lambda conn: conn.fetch(SQL.closed_versions, BATCH)):
             id = version["id"]
+            if version["kind"] == KIND:
+                await self._database.run(lambda conn, id=id: conn.execute(ROWS.drop_table, id))  # type: ignore[misc]
+            is_ours = version["kind"] != KIND and not version["is_outside"]
             while rows := await self._database.read(lambda conn, id=id: conn.fetch(SQL.files_of, id, BATCH)):  # type: ignore[misc]
-                await asyncio.to_thread(self._store().remove, version["location"], [row["path"] for row in rows])
+                if is_ours:
+                    await asyncio.to_thread(self._store().remove, version["location"], [row["path"] for row in rows])
                 ids = [row["id"] for row in rows]
                 await self._database.run(
                     lambda conn, id=id, ids=ids: conn.execute(SQL.forget_files, [id] * len(ids), ids)  # type: ignore[misc]
@@ -77,6 +94,9 @@ class DatasetCollector(Service):
                 gone += len(rows)
             await self._database.run(lambda conn, id=id: conn.execute(SQL.forget_version, id))  # type: ignore[misc]
         return gone
+
+    async def _drop_rows(self, version_id: int, write_id: int, number: int | None) -> None:
+        await self._database.run(lambda conn: conn.execute(ROWS.drop, version_id, write_id, number))
 
     def _store(self) -> Storage:
         if self._storage is None:

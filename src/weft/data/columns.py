@@ -40,6 +40,11 @@ def recorded(text: str | None) -> pa.Schema | None:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(orjson.loads(text)["arrow"])))
 
 
+def partition_columns(text: str | None) -> tuple[str, ...]:
+    """Return the columns whose values stand in the paths of the files, and not in these."""
+    return () if text is None else tuple(orjson.loads(text).get("partition_columns", ()))
+
+
 def settle(known: pa.Schema | None, given: pa.Schema) -> pa.Schema:
     """Return the columns that a dataset has with a write: those it had, and new ones, which may be null.
 

@@ -1,29 +1,97 @@
-"""Files of datasets where a query can read them: as they are in a folder, and as copies when they are in a bucket."""
+"""Datasets where a query can read them: files of a folder as they are, all others as copies that go with the query."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
+from weft.catalog import dataset_rows
+from weft.core.query_errors import QueryLimitReached
+from weft.data.outside import require_allowed
+from weft.data.rows import Listed, grouped, page_size, to_batch
 from weft.data.storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from weft.catalog.dataset_reading import DatasetState, File
+    from weft.core.settings import Settings
+    from weft.db.database import Database
 
 _AT_ONCE = 8
 
 
 @asynccontextmanager
-async def local_files(root: str, location: str, names: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
-    """Lend the paths of files of a version; copies are removed in the end."""
-    if not root.startswith("s3://"):
-        yield tuple(f"{root}/{location}{name}" for name in names)
+async def local_files(
+    settings: Settings, root: str, state: DatasetState, files: Sequence[File]
+) -> AsyncIterator[tuple[str, ...]]:
+    """Lend the paths of the files of a state; copies are removed in the end."""
+    storage, location = Storage.of(root, state.location, is_outside=state.is_outside)
+    if storage.is_local:
+        paths = tuple(storage.path(location, file.path) for file in files)
+        if state.is_outside:
+            await asyncio.to_thread(require_allowed, settings.data_outside, paths)
+        yield paths
         return
-    storage, turns = Storage.at(root), asyncio.Semaphore(_AT_ONCE)
+    require_room(settings, files)
+    turns = asyncio.Semaphore(_AT_ONCE)
     with tempfile.TemporaryDirectory(prefix="weft-query-") as folder:
 
-        async def fetch(name: str) -> str:
+        async def fetch(file: File) -> str:
             async with turns:
-                return await asyncio.to_thread(storage.fetch, location, name, Path(folder, name))
+                return await asyncio.to_thread(storage.fetch, location, file.path, Path(folder, file.path))
 
-        yield tuple(await asyncio.gather(*(fetch(name) for name in names)))
+        yield tuple(await asyncio.gather(*(fetch(file) for file in files)))
+
+
+@asynccontextmanager
+async def copied_rows(
+    settings: Settings, database: Database, org_id: int, state: DatasetState, schema: pa.Schema,
+    files: Sequence[File], most: int | None = None,
+) -> AsyncIterator[tuple[str, ...]]:  # fmt: skip
+    """Lend a file with the rows of a state that are kept in the database, or as many of them as are wanted."""
+    if most is None:
+        require_room(settings, files)
+    with tempfile.TemporaryDirectory(prefix="weft-query-") as folder:
+        path = Path(folder, "rows.parquet")
+        left = math.inf if most is None else most
+        with pq.ParquetWriter(path, schema) as writer:
+            for group in grouped(files):
+                after, size, page = 0, page_size(group), None
+                while left > 0 and (page is None or len(page) == size):
+                    size = int(min(size, left))
+                    page = await _page(database, org_id, state, group, schema.names, after, size)
+                    if page:
+                        after, left = page[-1][0], left - len(page)
+                        batch = await asyncio.to_thread(to_batch, [texts for _, texts in page], schema)
+                        await asyncio.to_thread(writer.write_batch, batch)
+        yield (str(path),)
+
+
+async def _page(
+    database: Database,
+    org_id: int,
+    state: DatasetState,
+    group: Sequence[Listed],
+    names: Sequence[str],
+    after: int,
+    most: int,
+) -> list[tuple[int, list[str | None]]]:
+    return await database.read(
+        lambda conn: dataset_rows.read(
+            conn, org_id, state.version_id, [file.path for file in group], names, after, most
+        )
+    )
+
+
+def require_room(settings: Settings, files: Sequence[File]) -> None:
+    """Raise `QueryLimitReached` where more would be copied than one query may have."""
+    if sum(file.bytes for file in files) > settings.query_fetch:
+        raise QueryLimitReached("fetch", settings.query_fetch)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +44,22 @@ class _Open:
     rows: int = 0
 
 
+class Writer(Protocol):
+    """Takes batches of a write, each of one partition."""
+
+    def write(self, partition: str, batch: pa.RecordBatch | pa.Table) -> None:
+        """Add rows to a partition."""
+        ...
+
+    def end(self) -> list[Written]:
+        """Return what was written."""
+        ...
+
+    def give_up(self) -> None:
+        """Leave what was written so far."""
+        ...
+
+
 class PartitionedWriter:
     """Writes batches into new files of a version, each of one partition; ``name`` is what theirs begin with."""
 
@@ -79,6 +96,14 @@ class PartitionedWriter:
         self._storage.keep(self._location, [file.path for file in self.written])
         return self.written
 
+    def give_up(self) -> None:
+        """Close all files, in which nobody is interested: what closes itself, into a bucket, holds up all threads."""
+        for file in self._open.values():
+            for close in (file.writer.close, file.sink.close):
+                with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                    close()
+        self._open.clear()
+
     def _begin(self) -> _Open:
         self._count += 1
         path = f"{self._name}-{self._count}.parquet"
@@ -86,26 +111,31 @@ class PartitionedWriter:
         return _Open(pq.ParquetWriter(sink, self._schema, compression="zstd", compression_level=1), sink, path)
 
     def _close(self, partition: str) -> None:
-        file = self._open.pop(partition)
+        file = self._open[partition]
         file.writer.close()
         size = file.sink.tell()
         file.sink.close()
+        del self._open[partition]
         self.written.append(Written(partition, file.path, file.rows, size))
 
 
 def write_batches(
-    writer: PartitionedWriter, batches: Iterable[pa.RecordBatch], schema: pa.Schema, partition: str | None,
+    writer: Writer, batches: Iterable[pa.RecordBatch], schema: pa.Schema, partition: str | None,
     partition_by: str | None, on_batch: Callable[[], None] = lambda: None,
 ) -> tuple[list[Written], list[str]]:  # fmt: skip
     """Write batches, all into one partition or by the values of a column; return the files and the partitions."""
     keys: dict[str, None] = {} if partition_by is not None else {partition or WHOLE: None}
-    for batch in batches:
-        fitted = fit(batch, schema)
-        for key, part in [(partition or WHOLE, fitted)] if partition_by is None else _split(fitted, partition_by):
-            keys[key] = None
-            writer.write(key, part)
-        on_batch()
-    return writer.end(), list(keys)
+    try:
+        for batch in batches:
+            fitted = fit(batch, schema)
+            for key, part in [(partition or WHOLE, fitted)] if partition_by is None else _split(fitted, partition_by):
+                keys[key] = None
+                writer.write(key, part)
+            on_batch()
+        return writer.end(), list(keys)
+    except BaseException:
+        writer.give_up()
+        raise
 
 
 def _split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -134,14 +164,22 @@ def key_of(value: object) -> str:
     return text
 
 
-def dataset_of(storage: Storage, paths: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+def dataset_of(
+    storage: Storage, paths: Sequence[str], schema: pa.Schema, partition_columns: Sequence[str] = ()
+) -> ds.Dataset:
     """Return files as one table of Arrow's, of which nothing is read before it is asked for.
 
-    Files from before a column was there have nulls in it.
+    Files from before a column was there have nulls in it. The values of ``partition_columns`` stand in the paths.
     """
     if not paths:
         return ds.dataset(schema.empty_table())
-    return ds.dataset(list(paths), schema=schema, format="parquet", filesystem=storage.files)
+    by = None
+    if partition_columns:
+        by = ds.partitioning(pa.schema([schema.field(name) for name in partition_columns]), flavor="hive")
+    return ds.dataset(
+        list(paths), schema=schema, format="parquet", filesystem=storage.files, partitioning=by,
+        partition_base_dir=storage.root if partition_columns else None,
+    )  # fmt: skip
 
 
 def without_known(table: pa.Table, known: pa.Table, unique_key: Sequence[str]) -> pa.Table:

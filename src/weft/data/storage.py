@@ -4,40 +4,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pyarrow import NativeFile, fs
 
-from weft.core.errors import InvalidSetting
+from weft.data.bucket import Objects, open_bucket, telling
+from weft.db.blob_address import Bucket
 
 
 class Storage:
     """The files of all datasets, by their paths beneath the root."""
 
-    def __init__(self, files: fs.FileSystem, root: str, *, is_local: bool) -> None:
+    def __init__(self, files: fs.FileSystem, address: Path | Bucket) -> None:
         self.files = files
-        self.root = root.rstrip("/")
-        self.is_local = is_local
+        self.address = address
+        self.is_local = isinstance(address, Path)
+        self.root = (str(address) if isinstance(address, Path) else f"{address.name}/{address.prefix}").rstrip("/")
+        self._objects: Objects | None = None
 
     @classmethod
     def at(cls, root: str) -> Storage:
         """Return the storage at a folder, or an address that begins with ``s3://``."""
         if not root.startswith("s3://"):
-            return cls(fs.LocalFileSystem(), root, is_local=True)
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        try:
-            bucket = fs.S3FileSystem(
-                endpoint_override=endpoint,
-                region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
-                request_timeout=60,
-                connect_timeout=10,
-            )
-        except (OSError, ValueError):
-            # The problem may repeat a secret.
-            raise InvalidSetting(
-                "WEFT_DATA_URL", f"{root} cannot be opened with the AWS variables of the environment"
-            ) from None
-        return cls(bucket, root.removeprefix("s3://"), is_local=False)
+            return cls(fs.LocalFileSystem(), Path(root))
+        name, _, prefix = root.removeprefix("s3://").partition("/")
+        address = Bucket(name, prefix.strip("/"))
+        return cls(open_bucket(address), address)
+
+    @classmethod
+    def of(cls, root: str, location: str, *, is_outside: bool) -> tuple[Storage, str]:
+        """Return where a version is: under a location of our own storage, or at an address that others write."""
+        return (cls.at(location), "") if is_outside else (cls.at(root), location)
+
+    def telling(self) -> AbstractContextManager[None]:
+        """Tell what is wrong with files, while they are read or written, in words to act on: `DataUnavailable`."""
+        return telling(str(self.address))
 
     def path(self, location: str, name: str) -> str:
         """Return the whole path of a file of a version."""
@@ -65,21 +67,32 @@ class Storage:
 
     def fetch(self, location: str, name: str, to: Path) -> str:
         """Copy a file to a path of this machine; return that."""
-        fs.copy_files(self.path(location, name), str(to), self.files, fs.LocalFileSystem())
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with self.telling():
+            fs.copy_files(self.path(location, name), str(to), self.files, fs.LocalFileSystem())
         return str(to)
 
     def remove(self, location: str, names: Iterable[str]) -> None:
         """Remove files; those that are gone already are no problem."""
+        if not self.is_local:
+            # Arrow would leave an empty object in place of the folder.
+            self._in_bucket().remove(location, names)
+            return
         for name in names:
-            try:
-                self.files.delete_file(self.path(location, name))
-            except FileNotFoundError:
-                continue
+            Path(self.path(location, name)).unlink(missing_ok=True)
 
     def beginning_with(self, location: str, prefix: str) -> list[str]:
         """Return the names of the files of a version that begin so."""
-        found = self.files.get_file_info(fs.FileSelector(self.path(location, ""), allow_not_found=True))
-        return [each.base_name for each in found if each.is_file and each.base_name.startswith(prefix)]
+        if not self.is_local:
+            return self._in_bucket().beginning_with(location, prefix)
+        folder = Path(self.root, location)
+        return [each.name for each in folder.iterdir() if each.name.startswith(prefix)] if folder.is_dir() else []
+
+    def _in_bucket(self) -> Objects:
+        if self._objects is None:
+            assert isinstance(self.address, Bucket)
+            self._objects = Objects(self.address)
+        return self._objects
 
 
 def _flush(path: str) -> None:

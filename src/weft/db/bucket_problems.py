@@ -30,7 +30,7 @@ _BY_CODE = {
     "InvalidAccessKeyId": _UNKNOWN_KEY,
     "InvalidObjectState": "it is archived: restore it there, and remove the lifecycle rule that moves objects",
     "InvalidToken": _UNKNOWN_KEY,
-    "NoSuchBucket": "there is no such bucket: create it, or correct WEFT_BLOB_URL or AWS_ENDPOINT_URL",
+    "NoSuchBucket": "there is no such bucket: create it, or correct its name or AWS_ENDPOINT_URL",
     "PermanentRedirect": _OTHER_REGION,
     "RequestTimeTooSkewed": "it refuses the clock of this machine: set it right",
     "SignatureDoesNotMatch": _UNKNOWN_KEY,

@@ -99,6 +99,8 @@ class AuditVerb(StrEnum):
     UNDELETE = "undelete"
     SNAPSHOT = "snapshot"
     ROLLBACK = "rollback"
+    REGISTER = "register"
+    HAND_OVER = "hand-over"
 
 
 @dataclass(frozen=True, slots=True)

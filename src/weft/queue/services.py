@@ -273,6 +273,10 @@ class Upkeep:
         self.leads = False
         self._turning = asyncio.Lock()
 
+    def look_at_due(self) -> None:
+        """Stage what is due, and note when the next is."""
+        self.stager.kick()
+
     async def follow(self, pulse: Pulse) -> None:
         """Start or stop with the lead, one after the other, and kick what has something to do."""
         async with self._turning:

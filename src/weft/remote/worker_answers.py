@@ -21,7 +21,7 @@ from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.remote.asking import Asking
 from weft.remote.worker_line import lease_of
-from weft.worker import dataset_answers
+from weft.worker import dataset_answers, live_answers
 from weft.worker.answers import ADD, AWAIT_TASKS, SPAWN
 from weft.worker.background import pause_after_error
 from weft.worker.caching import Caching
@@ -40,7 +40,10 @@ _DATASETS = {
     dataset_answers.PARTITIONS: "dataset/partitions",
     dataset_answers.BEGIN: "dataset/begin",
     dataset_answers.STAGE: "dataset/stage",
+    dataset_answers.ADD_ROWS: "dataset/rows/add",
+    dataset_answers.READ_ROWS: "dataset/rows",
 }
+_LIVE = {live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage"}
 
 
 class RemoteBlobs:
@@ -113,7 +116,7 @@ class RemoteAnswers:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
         lease = lease_of(*fence)
 
-        async def ask(path: str, **said: Any) -> dict[str, Any]:
+        async def ask(path: str, /, **said: Any) -> dict[str, Any]:
             body, wait = {**lease, **said}, said.get("wait", 0.0)
             return await persist(fence, is_over, lambda: self._asking.ask(f"/v1/task/{path}", body, wait=wait))
 
@@ -168,10 +171,12 @@ class RemoteAnswers:
                 return (await ask("add", **said))["ids"]
             case _ if verb in dataset_answers.VERBS:
                 told = await ask(_DATASETS[verb], **arguments)
-                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS):
+                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS, dataset_answers.READ_ROWS):
                     return told[verb.removeprefix("list_")]
                 # Where this machine finds the files, should that be elsewhere than where the server does.
                 return told if self._data_url is None else {**told, "root": self._data_url}
+            case _ if verb in live_answers.VERBS:
+                return await ask(_LIVE[verb], **arguments)
             case "put_blob":
                 data = base64.b64decode(arguments["data"])
                 if len(data) > self._value_limit:

@@ -146,6 +146,9 @@ class RemoteUpkeep(Upkeep):
         self.leads = False
         self.stager: Stager
 
+    def look_at_due(self) -> None:
+        """Leave it to the server."""
+
     async def follow(self, pulse: Pulse) -> None:
         """Leave it to the server."""
 

@@ -1,4 +1,4 @@
-"""The part of the client with which datasets are looked at, shown to others, and taken back to what they were."""
+"""The part of the client with which datasets are looked at, shown to others, kept, and taken back to what they were."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weft.catalog import dataset_reading, dataset_versions, datasets
+from weft.catalog import dataset_keeping, dataset_reading, dataset_versions, datasets
 from weft.catalog.dataset_reading import DatasetState, Partition, read_name
 from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
-from weft.catalog.datasets import Dataset, Sees
-from weft.core.checks import check_moment, check_number
+from weft.catalog.datasets import Dataset, Kind, PartitionBy, Sees
+from weft.core.checks import check_moment, check_number, check_word
 from weft.sdk.querying import answered
 
 if TYPE_CHECKING:
@@ -50,17 +50,73 @@ class Datasets:
         """The roles by which whoever acts sees datasets; None for one who sees all."""
         return self._session.sees
 
-    async def create(self, name: str, *, description: str | None = None) -> bool:
+    async def create(self, name: str, *, description: str | None = None, storage: str = "parquet") -> bool:
         """Make a dataset before anything is written into it; False when there is one of that name.
 
-        One that is not there is made by the first write. Example::
+        One that is not there is made by the first write, in files. With ``storage="postgres"`` its rows are kept in a
+        table of the database. Example::
 
             await client.datasets.create("orders", description="What was ordered, by day.")
         """
+        kind = check_word(storage, "storage", Kind)
         org_id, actor = await self._session.org_id(), self._session.actor
         return await self._session.database.run(
-            lambda conn: datasets.create(conn, org_id, name, description, {"kind": "parquet"}, actor)
+            lambda conn: datasets.create(conn, org_id, name, description, {"kind": kind}, actor)
         )
+
+    async def register(
+        self, name: str, address: str, *, glob: str = "**/*.parquet", partition_by: str = "none",
+        range_start: int | None = None, range_end: int | None = None, replace: bool = False, breaking: bool = False,
+    ) -> DatasetState:  # fmt: skip
+        """Register Parquet files that others have written, when they are complete, as a version that readers see.
+
+        ``address`` is a folder or ``s3://bucket/prefix`` beneath one of `WEFT_DATA_OUTSIDE`. The files that match
+        ``glob`` now are those of the version, and no others that come later; with ``partition_by="hive"`` the values in
+        ``day=2026-11-14/`` are a column. The same registration is the same version: with ``replace`` its files are
+        looked for again. Columns by which readers would stumble are refused, unless ``breaking``. Example::
+
+            await client.datasets.register("weather", "s3://acme-weather/2026/", partition_by="hive")
+        """
+        from weft.sdk.registering import registered
+
+        check_word(partition_by, "partition_by", PartitionBy)
+        return await registered(
+            self._session, name, address, glob, partition_by, (range_start, range_end), replace=replace,
+            breaking=breaking,
+        )  # fmt: skip
+
+    async def hand_over(self, name: str, workflow: str, node: str) -> Dataset:
+        """Let another node of a workflow write a dataset from here on, instead of the one that did so far.
+
+        Of tasks without a job the workflow is ``@task``, and the node their handler. Raises `DatasetBusy` while a task
+        runs that writes it. Example::
+
+            await client.datasets.hand_over("orders", "etl-2", "load")
+        """
+        org_id, actor = await self._session.org_id(), self._session.actor
+        return await self._session.database.run(
+            lambda conn: dataset_keeping.hand_over(conn, org_id, name, workflow, node, actor)
+        )
+
+    async def delete(self, name: str) -> Dataset:
+        """Let a dataset be there no more, and return what it was; `undelete` brings it back within the retention.
+
+        Raises `DatasetBusy` while a task runs that writes it. Example::
+
+            await client.datasets.delete("orders-old")
+        """
+        org_id, actor = await self._session.org_id(), self._session.actor
+        return await self._session.database.run(lambda conn: dataset_keeping.delete(conn, org_id, name, actor))
+
+    async def undelete(self, name: str) -> Dataset:
+        """Bring back the dataset of a name that was deleted last, with all it had.
+
+        Example::
+
+            await client.datasets.undelete("orders-old")
+        """
+        org_id, actor = await self._session.org_id(), self._session.actor
+        return await self._session.database.run(lambda conn: dataset_keeping.undelete(conn, org_id, name, actor))
 
     async def show(self, name: str) -> Dataset:
         """Return a dataset, with what its current version has.

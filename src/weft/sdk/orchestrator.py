@@ -12,6 +12,7 @@ from weft.engine.job_spans import JobSpans
 from weft.engine.orchestrator import Steps
 from weft.jobs.library import Libraries
 from weft.jobs.messages import QUEUE
+from weft.live.router import Router
 from weft.live.ticker import Ticker
 from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
@@ -35,6 +36,7 @@ class Orchestrator(Worker):
         super().__init__(client=client, concurrency=concurrency, registry=Registry())
         self._adopter = Adopter(client.database, lambda: self.process.id, client.settings.scan_interval)
         self._ticker: Ticker | None = None
+        self._router: Router | None = None
         self._spans: JobSpans | None = None
 
     @property
@@ -56,14 +58,18 @@ class Orchestrator(Worker):
         await self._adopter.start()
         self._ticker = Ticker(client.database, client.ids, Libraries(client.database, lambda: client.blobs))
         await self._ticker.start()
+        self._router = Router(client.database)
+        self.process.kicks["live"] = self._router.kick
+        await self._router.start()
         if (spans := tracer()) is not None:
             self._spans = JobSpans(self._client.database, spans)
             await self._spans.start()
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop, as a worker does; others own its jobs from then on."""
-        if self._ticker is not None:
-            await self._ticker.stop()
+        for service in (self._router, self._ticker):
+            if service is not None:
+                await service.stop()
         await self._adopter.stop()
         await super().stop(grace)
         if self._spans is not None:

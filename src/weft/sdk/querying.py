@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from weft.catalog import dataset_reading
-from weft.catalog.dataset_reading import DatasetState, read_name
+from weft.catalog.dataset_reading import DatasetState, File, read_name
+from weft.catalog.dataset_rows import KIND
 from weft.core.query_errors import InvalidQuery
 from weft.data.extra import needs
 from weft.db.blob_address import data_address
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 _PAGE = 5000
 # Each is opened, and allowed by itself.
 MOST_FILES = 20_000
+# Any rows will do: then no more is looked at than it takes.
+_SAMPLE = re.compile(
+    r"""\s*select \* from (?:\w+|"(?:[^"]|"")+") limit (?P<rows>\d{1,6})\s*;?\s*""", re.IGNORECASE | re.ASCII
+)
 
 
 class Queries:
@@ -65,15 +71,17 @@ async def answered(client: Client, sql: str, format: Any, as_of: datetime | None
     process = await client.queries.process()
     names = await process.mentioned(sql)
     async with AsyncExitStack() as stack:
-        attached = [await stack.enter_async_context(_attached(client, name, as_of)) for name in names]
+        few = _SAMPLE.fullmatch(sql)
+        rows = None if few is None else int(few["rows"])
+        attached = [await stack.enter_async_context(_attached(client, name, as_of, rows)) for name in names]
         yield await stack.enter_async_context(process.query(sql, attached, format))
 
 
 @asynccontextmanager
-async def _attached(client: Client, name: str, as_of: datetime | None) -> AsyncIterator[Attached]:
-    """Lend a dataset as a query reads it: one state of it, with the files of that."""
-    from weft.data.columns import recorded
-    from weft.data.fetching import local_files
+async def _attached(client: Client, name: str, as_of: datetime | None, rows: int | None) -> AsyncIterator[Attached]:
+    """Lend a dataset as a query reads it: one state of it, with the files of that, or as many as have so many rows."""
+    from weft.data.columns import partition_columns, recorded
+    from weft.data.fetching import copied_rows, local_files
     from weft.data.query_model import Attached
     from weft.data.query_types import duckdb_columns
 
@@ -82,24 +90,33 @@ async def _attached(client: Client, name: str, as_of: datetime | None) -> AsyncI
     state = await client.database.read(
         lambda conn: dataset_reading.state_of(conn, org_id, named, as_of=moment, sees=sees)
     )
-    schema = recorded(await client.database.read(lambda conn: dataset_reading.kept_columns(conn, org_id, state)))
+    kept = await client.database.read(lambda conn: dataset_reading.kept_columns(conn, org_id, state))
+    schema = recorded(kept)
     if schema is None:
         raise InvalidQuery(f"nothing has been written into {state.name} yet", "catalog")
-    files = await _files(client, org_id, state)
-    root = str(data_address(client.settings))
-    async with local_files(root, state.location, files) as paths:
-        yield Attached(name, paths, duckdb_columns(schema), mixed=True)
+    files = await _files(client, org_id, state, rows)
+    if state.storage == KIND:
+        lent = copied_rows(client.settings, client.database, org_id, state, schema, files, rows)
+    else:
+        lent = local_files(client.settings, str(data_address(client.settings)), state, files)
+    async with lent as paths:
+        yield Attached(name, paths, duckdb_columns(schema), partition_columns(kept), mixed=True)
 
 
-async def _files(client: Client, org_id: int, state: DatasetState) -> list[str]:
-    found, after = list[str](), ("", 0)
+async def _files(client: Client, org_id: int, state: DatasetState, rows: int | None) -> list[File]:
+    """Return the files of a state, or as many as have so many rows."""
+    found, after, wanted = list[File](), ("", 0), math.inf if rows is None else rows
     while True:
         page = await client.database.read(
             lambda conn, after=after: dataset_reading.files(  # type: ignore[misc]
                 conn, org_id, state.version_id, state.write, None, after, _PAGE
             )
         )
-        found += [file.path for file in page]
+        for file in page:
+            found.append(file)
+            wanted -= file.rows
+            if wanted <= 0:
+                return found
         if len(found) > MOST_FILES:
             raise InvalidQuery(
                 f"{state} has more than {MOST_FILES:,} files, as many as a query reads: replace its partitions by "

@@ -35,6 +35,7 @@ from weft.server.routes import (
     streams,
     task,
     task_datasets,
+    task_live,
     worker,
 )
 from weft.server.spans import Traced
@@ -52,7 +53,7 @@ def _routes() -> list[BaseRoute]:
         router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    for each in (installation, me, sessions, worker, task, attempt, additions, blob, task_datasets):
+    for each in (installation, me, sessions, worker, task, attempt, additions, blob, task_datasets, task_live):
         router.include_router(each.router)
     keep_apart(router.routes)
     return router.routes

@@ -58,17 +58,23 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
     "StateTold": {
         "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,
-        "location": "1/381002207845156620/3/", "is_outside": False, "schema": None, "root": "s3://acme-data/weft",
-        "pinned": None, "seen": 12,
+        "location": "1/381002207845156620/3/", "is_outside": False, "storage": "parquet", "schema": None,
+        "root": "s3://acme-data/weft", "pinned": None, "seen": 12,
     },
+    "RowsTold": {"rows": [[1, ["1"]], [2, [None]]]},
     "WriteBegun": {
         "id": ID, "version_id": ID, "location": "1/381002207845156620/3/", "write": 12, "schema": None,
-        "schema_hash": None, "root": "s3://acme-data/weft",
+        "schema_hash": None, "storage": "parquet", "root": "s3://acme-data/weft",
     },
     "Explanation": {
         "has_run": True, "cause": "changed", "advice": None, "inputs": ["orders@3.13"],
         "text": f"run: input orders is at 3.13, the output of task {ID} was made of 3.12",
     },
+    "LiveJobTold": {
+        "dag": "market", "name": "candles", "document": {"operator": "range_aggregator", "config": {"size": 100}},
+        "inputs": [{"name": "ticks", "version": 3}], "outputs": ["candles"],
+    },
+    "StateRemembered": {"version": 3, "state": {"cursor": 120}},
     "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
     "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},
@@ -76,7 +82,9 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "name": "orders", "description": "What was ordered, by day.", "storage": {"kind": "parquet"},
         "read_roles": ["finance"], "unique_key": None, "version": 3, "write": 12, **_HAS, "written_at": LATE,
     },
-    "DatasetState": {"name": "orders", "version": 3, "write": 12, "location": "1/381002207845156620/3/"},
+    "DatasetState": {
+        "name": "orders", "version": 3, "write": 12, "location": "1/381002207845156620/3/", "storage": "parquet",
+    },
     "DatasetVersion": {
         "number": 3, "is_current": True, "write": 12, **_HAS, "config_hash": DIGEST, "schema_hash": DIGEST,
         "location": "1/381002207845156620/3/", "range_start": None, "range_end": None, "written_at": LATE,

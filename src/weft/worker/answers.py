@@ -14,7 +14,7 @@ from weft.db.blob_address import data_address
 from weft.db.database import OUTAGE
 from weft.queue import blobs, loans, steps
 from weft.queue.steps import Fence, SavedStep
-from weft.worker import dataset_answers
+from weft.worker import dataset_answers, live_answers
 from weft.worker.background import pause_after_error
 from weft.worker.kin import Kin
 from weft.worker.lending import Lending
@@ -88,6 +88,11 @@ class Answers:
                 return await self._persist(
                     fence, is_over, self._database.run,
                     lambda conn: dataset_answers.answer(conn, fence, verb, arguments, root),
+                )  # fmt: skip
+            case _ if verb in live_answers.VERBS:
+                return await self._persist(
+                    fence, is_over, self._database.run,
+                    lambda conn: live_answers.answer(conn, fence, verb, arguments),
                 )  # fmt: skip
             case _ if verb == ADD:
                 raise InvalidInput("client", "this worker has the database: add to its job by a weft.Client")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from weft.catalog import dataset_writing
+from weft.catalog import dataset_rows, dataset_writing
 from weft.catalog.dataset_reading import read_name
 from weft.catalog.dataset_writing import Mode, Staged
 from weft.core.checks import check_id, check_number, check_word
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from weft.queue.steps import Fence
 
 READ, FILES, PARTITIONS, BEGIN, STAGE = "read_dataset", "list_files", "list_partitions", "begin_write", "stage_write"
-VERBS = frozenset({READ, FILES, PARTITIONS, BEGIN, STAGE})
+ADD_ROWS, READ_ROWS = "add_rows", "list_rows"
+VERBS = frozenset({READ, FILES, PARTITIONS, BEGIN, STAGE, ADD_ROWS, READ_ROWS})
 PAGE = 5000
 
 
@@ -27,14 +28,15 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
             return {
                 "dataset_id": str(found.dataset_id), "version_id": str(found.version_id), "name": found.name,
                 "version": found.version, "write": found.write, "location": found.location, "schema": schema,
-                "is_outside": found.is_outside, "root": root, "pinned": named.pinned, "seen": seen,
+                "is_outside": found.is_outside, "storage": found.storage, "root": root, "pinned": named.pinned,
+                "seen": seen,
             }  # fmt: skip
         case _ if verb == FILES:
             after = said["after_partition"], 0 if said["after_id"] is None else check_id(said["after_id"])
             files = await dataset_writing.list_files(
                 conn, fence, check_id(said["version_id"]), check_number(said["write"], "write", 0, 2**62),
-                said["partitions"], after, PAGE, pinned=said.get("pinned"), seen=said.get("seen"),
-                is_input=not said.get("for_write", False),
+                said["partitions"], after, PAGE, since=check_number(said.get("since", -1), "since", -1, 2**62),
+                pinned=said.get("pinned"), seen=said.get("seen"), is_input=not said.get("for_write", False),
             )  # fmt: skip
             return [[file.partition, str(file.id), file.path, file.rows, file.bytes] for file in files]
         case _ if verb == PARTITIONS:
@@ -58,5 +60,14 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 ),
             )  # fmt: skip
             return None
+        case _ if verb == ADD_ROWS:
+            return await dataset_rows.add(
+                conn, fence, check_id(said["id"]), said["number"], said["columns"], said["rows"]
+            )
+        case _ if verb == READ_ROWS:
+            org_id = await dataset_writing.org_of(conn, fence)
+            return await dataset_rows.read(
+                conn, org_id, check_id(said["version_id"]), said["paths"], said["columns"], said["after"], said["most"]
+            )
         case _:
             raise AssertionError(verb)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from weft.data.parquet import Written
-    from weft.data.storage import Storage
+    from weft.worker.dataset_places import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class TaskDataset:
         self._beat = beat
         self._state: dict[str, Any] | None = None
         # What this attempt has written before: rows with the same key are left out there, too.
-        self._own: dict[str, list[str]] = {}
+        self._own: dict[tuple[str, str], list[Written]] = {}
 
     def write(
         self, data: Any, *, partition: str | None = None, partition_by: str | None = None, mode: str = "replace",
@@ -80,11 +79,14 @@ class TaskDataset:
         key = [unique_key] if isinstance(unique_key, str) else list(unique_key or ())
         return self._do(self._write, data, partition, partition_by, how, key, breaking)
 
-    def read(self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Any:
-        """Return the dataset, or some of its partitions, as a table of Arrow."""
-        return self._do(self._read, _several(partition), columns)
+    def read(
+        self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None,
+        since: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Return the dataset, some of its partitions, or what came ``since`` a write, as a table of Arrow."""
+        return self._do(self._read, _several(partition), columns, since)
 
-    def scan(self, *, partition: str | Sequence[str] | None = None) -> Any:
+    def scan(self, *, partition: str | Sequence[str] | None = None, since: int | None = None) -> Any:
         """Return the dataset as a ``pyarrow.dataset.Dataset``, of which nothing is read yet.
 
         Example::
@@ -92,7 +94,7 @@ class TaskDataset:
             orders = await ctx.dataset("orders").scan()
             duckdb.sql("select day, sum(price) from orders group by day")
         """
-        return self._do(self._scan, _several(partition))
+        return self._do(self._scan, _several(partition), since)
 
     def partitions(self) -> Any:
         """Return the partitions, by key, each a `Partition`."""
@@ -109,12 +111,13 @@ class TaskDataset:
     ) -> WriteResult:
         from weft.data import columns, parquet
         from weft.data.batches import reader_of
+        from weft.worker.dataset_places import place_of
 
         if partition is not None:
             parquet.key_of(partition)
         asked = {"dataset": self.name, "mode": mode, "unique_key": key, "breaking": breaking}
         begun = self._ask(asks.BEGIN, asked).result()
-        storage, location = _storage(begun["root"]), begun["location"]
+        place = place_of(begun, self._ask)
         known = None if breaking else columns.recorded(begun["schema"])
         reader = reader_of(data, known)
         schema = columns.settle(known, reader.schema)
@@ -123,9 +126,9 @@ class TaskDataset:
             parquet.require_key(schema, [partition_by], "partition_by")
         batches: Iterator[pa.RecordBatch] = iter(reader)
         if key:
-            batches = self._new_rows(storage, begun, batches, schema, key, partition, partition_by)
-        writer = parquet.PartitionedWriter(storage, location, begun["id"], schema)
-        with _removing_after_errors(storage, location, begun["id"]):
+            batches = self._new_rows(place, begun, batches, schema, key, partition, partition_by)
+        writer = place.writer(begun["id"], schema)
+        with place.writing(begun["id"]):
             files, partitions = parquet.write_batches(writer, batches, schema, partition, partition_by, self._beat)
             staged = {
                 "id": begun["id"], "partitions": partitions, "files": [file._asdict() for file in files],
@@ -134,13 +137,14 @@ class TaskDataset:
                 "schema": columns.record(schema),
             }  # fmt: skip
             self._ask(asks.STAGE, staged).result()
-        self._remember(storage, location, files)
+        for file in files:
+            self._own.setdefault((begun["version_id"], file.partition), []).append(file)
         return WriteResult(
             sum(file.rows for file in files), sum(file.bytes for file in files), len(files), tuple(partitions)
         )
 
     def _new_rows(
-        self, storage: Storage, begun: dict[str, Any], batches: Iterator[pa.RecordBatch], schema: pa.Schema,
+        self, place: Place, begun: dict[str, Any], batches: Iterator[pa.RecordBatch], schema: pa.Schema,
         key: list[str], partition: str | None, partition_by: str | None,
     ) -> Iterator[pa.RecordBatch]:  # fmt: skip
         """Return the rows whose key is not there already in their partition."""
@@ -154,32 +158,33 @@ class TaskDataset:
             parts = parquet.split(table, partition_by)
         for name, part in parts.items():
             found = self._files(begun["version_id"], begun["write"], [name], for_write=True)
-            paths = [storage.path(begun["location"], path) for path in found] + self._own.get(name, [])
-            known = parquet.dataset_of(storage, paths, schema).to_table(columns=key)
+            found += self._own.get((begun["version_id"], name), [])
+            known = place.table(found, schema, key)
             yield from parquet.without_known(part, known, key).to_batches()
 
-    def _remember(self, storage: Storage, location: str, files: Sequence[Written]) -> None:
-        for file in files:
-            self._own.setdefault(file.partition, []).append(storage.path(location, file.path))
-
-    def _read(self, partitions: list[str] | None, columns: Sequence[str] | None) -> pa.Table:
-        found: ds.Dataset = self._scan(partitions)
+    def _read(self, partitions: list[str] | None, columns: Sequence[str] | None, since: int | None) -> pa.Table:
+        place, files, schema = self._found(partitions, since)
         if columns is not None:
             from weft.data.parquet import require_key
 
-            require_key(found.schema, list(columns), "columns")
-        return found.to_table(columns=None if columns is None else list(columns))
+            require_key(schema, list(columns), "columns")
+        return place.table(files, schema, columns)
 
-    def _scan(self, partitions: list[str] | None) -> ds.Dataset:
-        from weft.data import columns, parquet
+    def _scan(self, partitions: list[str] | None, since: int | None) -> ds.Dataset:
+        place, files, schema = self._found(partitions, since)
+        return place.dataset(files, schema)
+
+    def _found(self, partitions: list[str] | None, since: int | None) -> tuple[Place, list[Written], pa.Schema]:
+        """Return where the rows are that an attempt reads, in which files, and with which columns."""
+        from weft.data.columns import recorded
+        from weft.worker.dataset_places import place_of
 
         state = self._seen()
-        storage, schema = _storage(state["root"]), columns.recorded(state["schema"])
-        how = {"pinned": state["pinned"], "seen": state["seen"]}
+        how = {"since": -1 if since is None else since, "pinned": state["pinned"], "seen": state["seen"]}
         found = self._files(state["version_id"], state["write"], partitions, **how)
-        if schema is None:
+        if (schema := recorded(state["schema"])) is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
-        return parquet.dataset_of(storage, [storage.path(state["location"], path) for path in found], schema)
+        return place_of(state, self._ask), found, schema
 
     def _partitions(self) -> list[Partition]:
         state, found = self._seen(), list[Partition]()
@@ -196,13 +201,15 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None, **how: Any) -> list[str]:
-        found = list[str]()
+    def _files(self, version_id: str, write: int, partitions: list[str] | None, **how: Any) -> list[Written]:
+        from weft.data.parquet import Written
+
+        found = list[Written]()
         asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, **how}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()
-            found += [file[2] for file in page]
+            found += [Written(file[0], *file[2:]) for file in page]
             if len(page) < asks.PAGE:
                 return found
             after = {"after_partition": page[-1][0], "after_id": page[-1][1]}
@@ -210,21 +217,3 @@ class TaskDataset:
 
 def _several(partition: str | Sequence[str] | None) -> list[str] | None:
     return partition if partition is None else [partition] if isinstance(partition, str) else list(partition)
-
-
-@functools.cache
-def _storage(root: str) -> Storage:
-    from weft.data.storage import Storage
-
-    return Storage.at(root)
-
-
-@contextlib.contextmanager
-def _removing_after_errors(storage: Storage, location: str, name: str) -> Iterator[None]:
-    """Remove what a write that fails has left, as far as that goes: the rest is collected later."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            storage.remove(location, storage.beginning_with(location, f"{name}-"))
-        raise

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import asyncpg
@@ -50,13 +50,12 @@ class Worker:
         self, store: Store, registry: Registry, *, queue_names: Sequence[str], concurrency: int, version: str,
         app_modules: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self._store = store
-        self._registry = registry
+        self._store, self._registry = store, registry
         self._queue_names = list(dict.fromkeys(queue_names))
-        self._concurrency = concurrency
-        self._version = version
+        self._concurrency, self._version = concurrency, version
         self._app_modules = list(app_modules)
         self.id = self.completed = self.failed = self.fenced = 0
+        self.kicks: dict[str, Callable[[], None]] = {}  # by the message that says that there is something to do
         self._lanes: list[Lane] = []
         self._wake, self._changed = asyncio.Event(), asyncio.Event()
         self._held = Holdings(self._wake.set)
@@ -118,6 +117,7 @@ class Worker:
             counters=lambda: (bool(self._held.running), self.completed, self.failed),
         )  # fmt: skip
         self._upkeep = store.upkeep(self._heart.has_settled)
+        self.kicks["due"] = self._upkeep.look_at_due
         try:
             await self._slots.refresh(self._lanes)
             await self._line.open()
@@ -226,8 +226,8 @@ class Worker:
                     self._drop(attempt, "cancelled")
             case "key":
                 self._env.answers.lending.hear(int(rest[0]))
-            case "due":
-                self._upkeep.stager.kick()
+            case _ if (kick := self.kicks.get(verb)) is not None:
+                kick()
             case "log":
                 if (attempt := self._held.running.get(int(rest[0]))) and attempt.claim.attempt == int(rest[1]):
                     self._background.spawn(self._logs.show(attempt))

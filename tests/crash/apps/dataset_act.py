@@ -19,6 +19,7 @@ from crash.job_acts import settings_for
 async def perform(act: str, url: str, home: str, **said: Any) -> None:
     """Reach the database, do it, and leave."""
     overrides = {"dataset_retention": said.pop("retention")} if "retention" in said else {}
+    overrides |= said.pop("settings", {})
     async with weft.Client(settings=settings_for(url, home, **overrides)) as client:
         await ACTS[act](client, **said)
 

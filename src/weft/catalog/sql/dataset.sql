@@ -15,7 +15,7 @@ where d.org_id = $1 and d.name = $2 and ($3::text[] is null or d.read_roles && $
 select d.id, d.name, d.description, d.producer_dag, d.producer_node, d.producer_output, d.storage, d.read_roles, d.unique_key,
   v.number as version, v.last_write as write, v.columns, v.rows, v.bytes, v.files, v.written_at, d.created_at, d.actor
 from weft.dataset d left join weft.dataset_version v on v.id = d.current_id
-where d.org_id = $1 and d.name > $2 and ($3::text[] is null or d.read_roles && $3) order by d.name limit $4;
+where d.org_id = $1 and d.name > $2 and d.deleted_at is null and ($3::text[] is null or d.read_roles && $3) order by d.name limit $4;
 
 -- name: change
 update weft.dataset d set description = coalesce($3, d.description), read_roles = coalesce($4, d.read_roles), updated_at = weft.now()
@@ -75,9 +75,9 @@ from weft.dataset_version v
 where v.org_id = $1 and v.dataset_id = $2 and v.current_at <= $3 and v.collected_at is null order by v.current_at desc limit 1;
 
 -- name: files
--- Those that a version had after one of its writes, of some partitions or all, after a key.
+-- Those that a version had after one of its writes, of some partitions or all, after a key; those alone that came since another.
 select f.partition_key, f.id, f.path, f.rows, f.bytes from weft.dataset_file f
-where f.org_id = $1 and f.version_id = $2 and f.added_by <= $3 and (f.removed_by is null or f.removed_by > $3)
+where f.org_id = $1 and f.version_id = $2 and f.added_by <= $3 and (f.removed_by is null or f.removed_by > $3) and f.added_by > $8
   and ($4::text[] is null or f.partition_key = any ($4)) and (f.partition_key, f.id) > ($5, $6)
 order by f.partition_key, f.id limit $7;
 

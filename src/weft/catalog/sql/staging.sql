@@ -1,8 +1,14 @@
 -- name: holder
 -- running, by its worker and attempt; the lock makes that exact against whoever takes the task away.
-select t.org_id, t.job_id, t.node, t.handler, t.actor, j.workflow_id as dag
+-- Of a task of a live job the DAG and the live job are what produces.
+select t.org_id, t.job_id, coalesce(t.node, l.name) as node, t.handler, t.actor, coalesce(j.workflow_id, d.name) as dag, l.id as live_job_id
 from weft.task t left join weft.job j on j.id = t.job_id
+  left join weft.live_unit u on u.task_id = t.id left join weft.live_job l on l.id = u.live_job_id left join weft.live_dag d on d.id = l.dag_id
 where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running' for share of t;
+
+-- name: live_output
+-- The version that a live job writes, which need not be the current one.
+select o.version_id from weft.live_output o where o.live_job_id = $1 and o.dataset_id = $2;
 
 -- name: begin
 insert into weft.staged_write (org_id, task_id, attempt, dataset_id, version_id, follows, swaps, mode)
@@ -12,6 +18,10 @@ values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;
 -- Once: one that was told its files stays as it is.
 update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10
 where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null returning s.id;
+
+-- name: kind
+-- How the dataset of a write is kept.
+select d.storage ->> 'kind' from weft.staged_write s join weft.dataset d on d.id = s.dataset_id where s.id = $1;
 
 -- name: note_input
 -- What an attempt reads of a version of its org; the same once.

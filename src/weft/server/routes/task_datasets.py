@@ -7,12 +7,15 @@ from typing import Any
 from fastapi import APIRouter
 
 from weft.contract.dataset_protocol import (
+    AddRows,
     BeginWrite,
     FilesTold,
     ListFiles,
     ListPartitions,
+    ListRows,
     PartitionsTold,
     ReadDataset,
+    RowsTold,
     StageWrite,
     StateTold,
     WriteBegun,
@@ -71,3 +74,22 @@ async def stage_write(caller: Caller, asked: StageWrite) -> dict[str, Any]:
     """Tell what a write has brought: it is visible when the task completes."""
     await _answer(caller, asked, asks.STAGE)
     return {}
+
+
+_ROWS = {"id": _ID, "number": 1, "columns": [{"name": "id", "type": "bigint"}], "rows": [["1"], [None]]}
+
+
+@act(router, "/v1/task/dataset/rows/add", AddRows, Told, {**_HELD, **_ROWS})
+async def add_rows(caller: Caller, asked: AddRows) -> dict[str, Any]:
+    """Add rows to a write into a dataset that is kept in the database."""
+    await _answer(caller, asked, asks.ADD_ROWS)
+    return {}
+
+
+_ASKED = {"version_id": _ID, "paths": [f"{_ID}-1.rows"], "columns": ["id"], "after": 0}
+
+
+@act(router, "/v1/task/dataset/rows", ListRows, RowsTold, {**_HELD, **_ASKED})
+async def list_rows(caller: Caller, asked: ListRows) -> dict[str, Any]:
+    """Return rows of a dataset that is kept in the database."""
+    return {"rows": await _answer(caller, asked, asks.READ_ROWS)}

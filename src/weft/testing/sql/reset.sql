@@ -31,6 +31,11 @@ delete from weft.queue where id not in (1, 2);
 delete from weft.org where id <> 1;
 update weft.queue set max_running = null, max_running_per_key = null, paused_at = null;
 update weft.machine set holder = null, until = '-infinity' where holder is not null or until <> '-infinity';
+-- Tables of datasets, and the views of these.
+do $$ declare place text; begin
+  for place in select c.oid::regclass from pg_class c where c.relnamespace = to_regnamespace('weft_data') and c.relkind = 'r'
+  loop execute format('drop table %s cascade', place); end loop;
+end $$;
 drop schema public cascade;
 create schema public;
 select weft.ensure_partitions();

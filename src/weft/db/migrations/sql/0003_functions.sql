@@ -435,6 +435,7 @@ begin
       where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
+  perform weft.offer_event(id);
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
   if last is not null then
     select count(*) into rest from weft.awaited a
@@ -571,6 +572,14 @@ end $$;
 -- What tasks that end here have written beside their outputs; nothing, before there are datasets.
 create function weft.publish_writes(ended bigint[]) returns void language sql as '';
 
+-- name: publish_live
+-- What tasks of live jobs that end here have staged; nothing, before there are live jobs.
+create function weft.publish_live(ended bigint[]) returns void language sql as '';
+
+-- name: offer_event
+-- Tells sources that listen of an event that was accepted; nobody, before there are any.
+create function weft.offer_event(event bigint) returns void language sql as '';
+
 -- name: drop_finish_and_claim
 drop function weft.finish_and_claim;
 
@@ -634,6 +643,7 @@ begin
     into ended, freed_queues, freed_keys, counted, taken, ends from moved;
 
     perform weft.publish_writes(ended);
+    perform weft.publish_live(ended);
     perform weft.release_next(ended || counted, taken, case when wanted > 0 then queues else '{}' end);
     if ends is not null then
       perform weft.end_jobs(ends);

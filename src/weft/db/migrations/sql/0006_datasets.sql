@@ -17,6 +17,8 @@ create table weft.dataset (
   current_id bigint,
   created_at timestamptz not null default weft.now(),
   updated_at timestamptz not null default weft.now(),
+  -- One that was deleted has its id behind its name, which is free for others.
+  deleted_at timestamptz,
   actor text not null,
   unique (org_id, name),
   unique (org_id, id),
@@ -79,8 +81,9 @@ create table weft.dataset_write (
   node text,
   handler text,
   partitions int not null,
-  -- Which they are, whether all that there was before went, and whether the same task adds the same rows once more when it runs again.
-  touched text[] not null default '{}',
+  -- Those that it has changed, taken away too; null when there are a great many.
+  keys text[],
+  -- Whether all that there was before went, and whether the same task adds the same rows once more when it runs again.
   is_whole boolean not null default false,
   adds_again boolean not null default false,
   rows bigint not null,
@@ -191,8 +194,9 @@ create table weft.task_input (
   version_id bigint not null,
   write bigint not null,
   partitions text[],
-  -- What of the state was named, and not left to what is current; then the columns are those that there were after a later write.
-  pinned text check (pinned in ('version', 'write')),
+  -- What of the state was named, and not left to what is current, then the columns are those that there were after a later write;
+  -- or that only what came since another write was read.
+  pinned text check (pinned in ('version', 'write', 'since')),
   seen bigint,
   read_at timestamptz not null default weft.now(),
   primary key (task_id, attempt, place)
@@ -229,9 +233,10 @@ create table weft.staged_write (
 create index staged_write_task on weft.staged_write (task_id);
 
 -- name: mark_of
--- A number for a file of a partition; those of all files together tell what there is.
-create function weft.mark_of(partition_key text, path text) returns bigint language sql immutable parallel safe as
-$$ select hashtextextended(partition_key || '/' || path, 0) $$;
+-- A number for a file of a partition; those of all files together tell what there is. A file that others write may be another
+-- under the same path: the write that lists it tells them apart.
+create function weft.mark_of(partition_key text, path text, write bigint default null) returns bigint language sql immutable parallel safe as
+$$ select hashtextextended(partition_key || '/' || path || coalesce(' ' || write, ''), 0) $$;
 
 -- name: make_current
 -- Lets readers see another version of a dataset from here on; false when they do already.
@@ -245,7 +250,25 @@ begin
   update weft.dataset_version v set retired_at = weft.now() where v.id = before;
   update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
   update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
+  perform weft.show_table(dataset);
   return true;
+end $$;
+
+-- name: tell_written
+-- Tells those who react to a dataset that it was written; nobody, before there are any.
+create function weft.tell_written(dataset bigint) returns void language sql as '';
+
+-- name: tell_write
+-- The event of a write, for whoever waits for data.
+create function weft.tell_write(v weft.dataset_version, named text, n bigint, how text, touched text[], rows bigint, by text) returns void language plpgsql as $$
+declare event bigint;
+begin
+  insert into weft.event (org_id, name, payload, actor) values (v.org_id, 'dataset.written', jsonb_build_object(
+    'dataset', named, 'version', v.number, 'write', n, 'mode', how,
+    'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows), by)
+  returning id into event;
+  insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), by);
+  perform weft.tell_written(v.dataset_id);
 end $$;
 
 -- name: publish_write
@@ -253,12 +276,13 @@ end $$;
 -- transaction does, when what it goes by has changed: then the task is tried again.
 create function weft.publish_write(done weft.task_done, version bigint) returns void language plpgsql as $$
 declare
-  v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
+  v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; changed text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
   replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
-  counted record; event bigint; named text;
+  counted record; named text; before text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
+  before := v.schema_hash;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
   for staged in
@@ -302,8 +326,11 @@ begin
       files_out := files_out + counted.files;
       rows_out := rows_out + counted.rows;
       bytes_out := bytes_out + counted.bytes;
-      delete from weft.dataset_partition p
-      where p.version_id = version and (staged.is_whole or p.partition_key = any (staged.partitions));
+      with removed as (
+        delete from weft.dataset_partition p
+        where p.version_id = version and (staged.is_whole or p.partition_key = any (staged.partitions)) returning p.partition_key
+      )
+      select changed || array_agg(r.partition_key) into changed from removed r;
     end if;
     with added as (
       insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
@@ -331,12 +358,14 @@ begin
     v.schema_hash := staged.schema_hash;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
+  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, is_whole, adds_again, rows, bytes,
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, keys, is_whole, adds_again, rows, bytes,
     rows_removed, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), touched, is_whole, adds_again, rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in,
+    rows_out, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -347,14 +376,10 @@ begin
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
     lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
   where o.id = version;
-  if swapping then
-    perform weft.make_current(v.dataset_id, version);
+  if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
+    perform weft.show_table(v.dataset_id);
   end if;
-  insert into weft.event (org_id, name, payload, actor) values (v.org_id, 'dataset.written', jsonb_build_object(
-    'dataset', named, 'version', v.number, 'write', n, 'mode', case when is_replacing then 'replace' else 'append' end,
-    'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows_in), done.actor)
-  returning id into event;
-  insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), done.actor);
+  perform weft.tell_write(v, named, n, case when is_replacing then 'replace' else 'append' end, touched, rows_in, done.actor);
   delete from weft.staged_write s
   where s.task_id = done.id and s.attempt = done.attempt and s.version_id = version and s.partitions is not null;
 end $$;
@@ -395,12 +420,12 @@ begin
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
-    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
+    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end) as mark
   ), back as (
     insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
     select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
     where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
-    returning partition_key, rows, bytes, weft.mark_of(partition_key, path) as mark
+    returning partition_key, rows, bytes, weft.mark_of(partition_key, path, case when v.is_outside then n end) as mark
   )
   select array(select g.partition_key from gone g union select b.partition_key from back b),
     coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
@@ -410,15 +435,45 @@ begin
   -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
   delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  select version, f.partition_key, v.org_id, n, n,
+    bit_xor(weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end)), sum(f.rows), sum(f.bytes), count(*), weft.now()
   from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
   get diagnostics left_over = row_count;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), case when cardinality(touched) <= 100000 then touched end, rows_in, bytes_in, rows_out, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, content = o.content # marks, written_at = weft.now(),
     lost_by = case when left_over < cardinality(touched) then n else o.lost_by end where o.id = version;
+  perform weft.tell_written(v.dataset_id);
+  return n;
+end $$;
+
+-- name: register_files
+-- A write that makes a version what others have written: the files that were found take the place of those before.
+create function weft.register_files(version bigint, listed json, kept json, hash text, by text) returns bigint language plpgsql as $$
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text;
+begin
+  select * into strict v from weft.dataset_version o where o.id = version for no key update;
+  select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
+  n := v.last_write + 1;
+  rows_out := v.rows;
+  update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null;
+  delete from weft.dataset_partition p where p.version_id = version;
+  insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
+  select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
+  from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path, n)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  from weft.dataset_file f where f.version_id = version and f.removed_by is null group by f.partition_key;
+  select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files), bit_xor(p.content)
+  into touched, rows_in, bytes_in, files_in, v.content from weft.dataset_partition p where p.version_id = version;
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash,
+    content = v.content, lost_by = n, columns_by = case when v.schema_hash is distinct from hash then n else v.columns_by end,
+    written_at = weft.now() where o.id = version;
+  perform weft.tell_write(v, named, n, 'register', touched, rows_in, by);
   return n;
 end $$;
 
@@ -427,7 +482,7 @@ create view weft.datasets as
 select d.id, d.org_id, d.name, d.description, d.producer_dag, d.producer_node, d.producer_output, d.storage, d.read_roles, d.unique_key,
   v.number as version, v.last_write as write, v.columns, v.rows, v.bytes, v.files, v.written_at, d.created_at, d.updated_at, d.actor
 from weft.dataset d left join weft.dataset_version v on v.id = d.current_id
-where d.org_id = coalesce((select weft.current_org()), d.org_id);
+where d.org_id = coalesce((select weft.current_org()), d.org_id) and d.deleted_at is null;
 
 -- name: comment_datasets
 comment on view weft.datasets is 'Named tables of data, each with the version that readers see.';
@@ -446,6 +501,8 @@ end $$;
 create function weft.grant_datasets_to_server(role regrole) returns void language plpgsql as $$
 begin
   execute format('grant select on weft.datasets to %s', role);
+  execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
+    'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);

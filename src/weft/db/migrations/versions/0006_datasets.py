@@ -12,6 +12,7 @@ down_revision = "0005"
 def upgrade() -> None:
     """Add datasets, and let tasks publish what they write with their outcomes."""
     apply_sql("0006_datasets.sql")
+    apply_sql("0006_tables.sql")
     apply_sql("0006_traces.sql")
     note_digest(revision)
 

@@ -1,0 +1,21 @@
+-- name: staged
+-- The write that an attempt has begun and not told of yet, and how the dataset is kept.
+select s.version_id, d.storage ->> 'kind' as kind from weft.staged_write s join weft.dataset d on d.id = s.dataset_id
+where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null;
+
+-- name: prepare
+select weft.prepare_table($1, $2, $3);
+
+-- name: add
+select weft.add_rows($1, $2, $3, $4, $5);
+
+-- name: read
+-- Of a version of the org.
+select r.number, r.texts from weft.dataset_version v cross join lateral weft.rows_of(v.id, $3, $4, $5, $6, $7) r
+where v.org_id = $1 and v.id = $2 order by r.number;
+
+-- name: drop
+select weft.drop_rows($1, $2, $3);
+
+-- name: drop_table
+select weft.drop_table($1);

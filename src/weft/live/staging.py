@@ -1,0 +1,97 @@
+"""What a running task knows of its live job, and what it is about to change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from weft.core.checks import check_text
+from weft.core.errors import InvalidInput, LeaseLost
+from weft.core.json import encode
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+    from weft.queue.steps import Fence
+
+SQL = Statements("weft.live", "sql/staging.sql")
+LONGEST_KEY = 400
+# Of what a source finds it makes so many units at a time.
+MOST_UNITS = 10_000
+KINDS = ("event", "file", "row")
+
+
+class Emitted(NamedTuple):
+    """A further unit of the same live job; one with a key that waits already is not made again."""
+
+    kind: str
+    lane: str
+    key: str
+    said: Mapping[str, Any]
+
+
+async def job_of(conn: type_Connection, fence: Fence) -> dict[str, Any]:
+    """Return the live job of a task: what it is called, what it means, what it reads and writes."""
+    row = await _job(conn, fence)
+    return {
+        "dag": row["dag"], "name": row["name"], "document": orjson.loads(row["document"]),
+        "inputs": [dict(each) for each in await conn.fetch(SQL.inputs, row["id"])],
+        "outputs": [each["name"] for each in await conn.fetch(SQL.outputs, row["id"])],
+    }  # fmt: skip
+
+
+async def state_of(conn: type_Connection, fence: Fence, key: str) -> dict[str, Any] | None:
+    """Return what the operator remembers under a key, and how often that has changed."""
+    row = await conn.fetchrow(SQL.state, (await _job(conn, fence))["id"], _check_key(key))
+    return None if row is None else {"version": row["version"], "state": orjson.loads(row["state"])}
+
+
+async def stage(
+    conn: type_Connection, fence: Fence, states: Sequence[Mapping[str, Any]], units: Sequence[Emitted],
+    rest: timedelta | None, is_caught_up: bool | None,
+) -> None:  # fmt: skip
+    """Note what an attempt is about to change, over what it said before; it is so when its task completes."""
+    row = await _job(conn, fence)
+    if len(units) > MOST_UNITS:
+        raise InvalidInput("units", f"are {len(units)}, and may be {MOST_UNITS}: the rest with the next slice")
+    told = [{"key": _check_key(each["key"]), "seen": int(each["seen"]), "state": each["state"]} for each in states]
+    made = [_checked_unit(each) for each in units]
+    await conn.execute(
+        SQL.stage, fence.task_id, fence.attempt, row["org_id"], row["id"], encode(told, "state"), encode(made, "units"),
+        rest, is_caught_up,
+    )  # fmt: skip
+
+
+def check_lane(lane: object) -> str:
+    """Return the lane of a unit; raises `InvalidInput`."""
+    return "" if lane == "" else check_text(lane, "lane", LONGEST_KEY)
+
+
+def _check_key(key: object) -> str:
+    return check_text(key, "state_key", LONGEST_KEY)
+
+
+def _checked_unit(unit: Emitted) -> dict[str, Any]:
+    if unit.kind not in KINDS:
+        raise InvalidInput("kind", f"{unit.kind!r} is not one of {', '.join(KINDS)}")
+    key = check_text(unit.key, "key", LONGEST_KEY)
+    return {
+        "kind": unit.kind,
+        "lane": check_lane(unit.lane),
+        "dedupe_key": f"{unit.kind}:{key}",
+        "said": dict(unit.said),
+    }
+
+
+async def _job(conn: type_Connection, fence: Fence) -> Record:
+    row = await conn.fetchrow(SQL.job, *fence)
+    if row is None:
+        raise LeaseLost(fence.task_id)
+    if row["id"] is None:
+        raise InvalidInput("task_id", f"task {fence.task_id} is not one of a live job")
+    return row
