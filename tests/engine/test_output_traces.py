@@ -11,7 +11,7 @@ import asyncpg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_scene import claimed_by_a_ghost, until
+from engine_scene import MakeClient, claimed_by_a_ghost, until
 
 import weft
 from far import with_and_without_a_database
@@ -363,8 +363,10 @@ async def test_who_may_not_write_any_more_has_no_output_of_when_it_might(
 
 
 async def test_what_is_registered_again_is_another_even_with_the_same_names(
-    client: weft.Client, registry: Registry, tmp_path: Path
+    make_client: MakeClient, registry: Registry, tmp_path: Path
 ) -> None:
+    client = await make_client(data_outside=str(tmp_path))
+
     def put(id: int) -> None:
         pq.write_table(pa.table({"id": [id]}), tmp_path / "a.parquet")
 

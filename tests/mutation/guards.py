@@ -649,7 +649,7 @@ GUARDS: list[Guard] = [
     *_of("cache.prune_notes", "test_explain", "and not exists (select 1 from weft.task t where t.id = r.task_id)"),
     *_of("cache.shrink", "test_cache", ("partition by u.org_id", "")),
     *_of("traces.trace_of", "test_output_traces", ("each.columns_by > each.seen or", ""),
-         ("each.partitions is null and each.last_write > each.write", "false"), ("p.last_write > each.write", "false"),
+         ("(each.partitions is null or each.pinned = 'since') and each.last_write > each.write", "false"), ("p.last_write > each.write", "false"),
          ("if each.adds_again then", "if false then")),
     *_of("traces.trace_problems", "test_output_traces",
          ("when coalesce(each.pinned, 'since') = 'since' and now.current_id is distinct from now.id then false", ""),
