@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from engine_scene import claimed_by_a_ghost, until
+from engine_scene import MakeClient, claimed_by_a_ghost, until
 
 import weft
 from far import with_and_without_a_database
@@ -309,6 +312,87 @@ async def test_what_has_changed_while_a_task_ran_is_not_kept(client: weft.Client
         await house.call("put", rows=[{"id": 1}])
         assert [await house.call("slow") for _ in range(3)] == [[1], [2], [2]]
         assert len(house.ran) == 2
+
+
+@with_and_without_a_database
+async def test_what_has_columns_since_a_task_read_it_is_not_kept(client: weft.Client, registry: Registry) -> None:
+    async with at_home(client, registry) as house:
+
+        async def slow(ctx: weft.Context, value: Any) -> list[str]:
+            found = list((await ctx.dataset("orders").read(partition="a")).column_names)
+            if len(house.ran) == 1:
+                await house.call("put", rows=[{"id": 2, "price": 1}], partition="b")
+            return found
+
+        house.cached("slow", slow)
+        await house.call("put", rows=[{"id": 1}], partition="a")
+        assert [await house.call("slow") for _ in range(3)] == [["id"], ["id", "price"], ["id", "price"]]
+        assert len(house.ran) == 2
+
+
+async def test_what_was_read_of_a_dataset_that_is_deleted_does_not_stand(
+    client: weft.Client, registry: Registry
+) -> None:
+    async with at_home(client, registry) as house:
+        house.cached("total", total)
+        await house.call("put", rows=[{"id": 1}])
+        assert await house.call("total") == 1
+        await client.datasets.delete("orders")
+        with pytest.raises(weft.TaskFailed):
+            await house.call("total")
+        await client.datasets.undelete("orders")
+        house.ran.clear()
+        assert await house.call("total") == 1
+        assert house.ran == []
+
+
+async def test_who_may_not_write_any_more_has_no_output_of_when_it_might(
+    client: weft.Client, registry: Registry
+) -> None:
+    async def write(ctx: weft.Context, value: Any) -> None:
+        await ctx.dataset("daily").write([{"id": 1}])
+
+    async with at_home(client, registry) as house:
+        house.cached("write", write)
+        assert [await house.runs("write") for _ in range(2)] == [True, False]
+        await client.datasets.hand_over("daily", "@task", "other")
+        with pytest.raises(weft.TaskFailed):
+            await house.call("write")
+        await client.datasets.hand_over("daily", "@task", "write")
+        assert not await house.runs("write")
+
+
+async def test_what_is_registered_again_is_another_even_with_the_same_names(
+    make_client: MakeClient, registry: Registry, tmp_path: Path
+) -> None:
+    client = await make_client(data_outside=str(tmp_path))
+
+    def put(id: int) -> None:
+        pq.write_table(pa.table({"id": [id]}), tmp_path / "a.parquet")
+
+    async with at_home(client, registry) as house:
+        house.cached("total", lambda ctx, value: ids(ctx, "outside"))
+        for id, replace in ((1, False), (2, True)):
+            put(id)
+            await client.datasets.register("outside", str(tmp_path), replace=replace)
+            assert [await house.call("total") for _ in range(2)] == [[id]] * 2
+        assert len(house.ran) == 2
+
+
+async def test_who_read_only_what_came_since_minds_every_write(client: weft.Client, registry: Registry) -> None:
+    async def latest(ctx: weft.Context, value: Any) -> list[int]:
+        return sorted((await ctx.dataset("orders").read(since=value)).column("id").to_pylist())
+
+    async with at_home(client, registry) as house:
+        house.cached("latest", latest)
+        for day in ("a", "b", "c"):
+            await house.call("put", rows=[{"id": ord(day)}], partition=day)
+        assert await house.call("latest", value=2) == [99]
+        assert not await house.runs("latest", value=2)
+        # The same files, which came by other writes.
+        await client.datasets.rollback("orders@1.1")
+        await client.datasets.rollback("orders@1.3")
+        assert await house.call("latest", value=2) == [98, 99]
 
 
 async def test_a_node_that_may_not_write_a_dataset_has_no_output_of_who_may(

@@ -96,6 +96,7 @@ async def list_files(
     holder = await _holder(conn, fence)
     wanted = None if partitions is None else sorted(set(partitions))
     if is_input and after == ("", 0):
+        pinned = "since" if since >= 0 else pinned
         await conn.execute(
             STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted, pinned, seen
         )

@@ -193,9 +193,7 @@ class Settings:
     )
     value_limit: int = _setting(64 * 1024**2, parse_size, "params and outputs above this size are refused")
     cache_max_output: int = _setting(16 * 1024**2, parse_size, "outputs above this size are not kept to serve again")
-    cache_max_bytes: int | None = _setting(
-        None, parse_size, "above so many bytes of outputs of an org those that served longest ago are forgotten"
-    )
+    cache_max_bytes: int | None = _setting(None, parse_size, "how much an org may have in the cache, in bytes")
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
     log_format: str = _setting(
@@ -204,9 +202,7 @@ class Settings:
         "how workers, orchestrators and servers write their log: `text`, or `json`, an object a line",
     )
     log_upload: bool = _setting(False, parse_flag, "copy a log to the blob storage when its attempt ends")
-    retention: timedelta = _setting(
-        timedelta(days=30), parse_interval, "how long tasks are kept after they ended, and logs"
-    )
+    retention: timedelta = _setting(timedelta(days=30), parse_interval, "how long ended tasks are kept, and logs")
     audit_retention: timedelta | None = _setting(
         None,
         parse_interval,

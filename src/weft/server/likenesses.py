@@ -59,8 +59,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "StateTold": {
         "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,
         "location": "1/381002207845156620/3/", "is_outside": False, "storage": "parquet", "schema": None,
-        "root": "s3://acme-data/weft",
-        "pinned": None, "seen": 12,
+        "root": "s3://acme-data/weft", "pinned": None, "seen": 12,
     },
     "RowsTold": {"rows": [[1, ["1"]], [2, [None]]]},
     "WriteBegun": {

@@ -36,8 +36,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
             files = await dataset_writing.list_files(
                 conn, fence, check_id(said["version_id"]), check_number(said["write"], "write", 0, 2**62),
                 said["partitions"], after, PAGE, since=check_number(said.get("since", -1), "since", -1, 2**62),
-                pinned=said.get("pinned"), seen=said.get("seen"),
-                is_input=not said.get("for_write", False),
+                pinned=said.get("pinned"), seen=said.get("seen"), is_input=not said.get("for_write", False),
             )  # fmt: skip
             return [[file.partition, str(file.id), file.path, file.rows, file.bytes] for file in files]
         case _ if verb == PARTITIONS:

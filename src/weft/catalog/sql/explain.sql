@@ -5,12 +5,12 @@ from weft.tasks t left join weft.task_done d on d.id = t.id left join weft.task_
 where t.org_id = $1 and t.id = $2;
 
 -- name: names
--- Of datasets that may be seen.
-select d.id, d.name from weft.dataset d where d.org_id = $1 and d.id = any ($2::bigint[]) and ($3::text[] is null or d.read_roles && $3);
+-- Of datasets that may be seen; one that was deleted has its id behind its name.
+select d.id, split_part(d.name, '@', 1) as name from weft.dataset d where d.org_id = $1 and d.id = any ($2::bigint[]) and ($3::text[] is null or d.read_roles && $3);
 
 -- name: inputs
 -- What the last attempt of a task has read, of datasets that may be seen.
-select d.name, v.number, i.write, i.partitions from weft.task_input i
+select split_part(d.name, '@', 1) as name, v.number, i.write, i.partitions from weft.task_input i
   join weft.dataset d on d.id = i.dataset_id left join weft.dataset_version v on v.id = i.version_id
 where i.org_id = $1 and i.task_id = $2 and i.attempt = $3 and ($4::text[] is null or d.read_roles && $4)
 order by i.place limit 100;

@@ -81,10 +81,9 @@ create table weft.dataset_write (
   node text,
   handler text,
   partitions int not null,
-  -- Which they are, whether all that there was before went, and whether the same task adds the same rows once more when it runs again.
-  touched text[] not null default '{}',
-  -- Those that were there before, and are not any more.
-  taken_away text[] not null default '{}',
+  -- Those that it has changed, taken away too; null when there are a great many.
+  keys text[],
+  -- Whether all that there was before went, and whether the same task adds the same rows once more when it runs again.
   is_whole boolean not null default false,
   adds_again boolean not null default false,
   rows bigint not null,
@@ -221,8 +220,9 @@ create table weft.task_input (
   version_id bigint not null,
   write bigint not null,
   partitions text[],
-  -- What of the state was named, and not left to what is current; then the columns are those that there were after a later write.
-  pinned text check (pinned in ('version', 'write')),
+  -- What of the state was named, and not left to what is current, then the columns are those that there were after a later write;
+  -- or that only what came since another write was read.
+  pinned text check (pinned in ('version', 'write', 'since')),
   seen bigint,
   read_at timestamptz not null default weft.now(),
   primary key (task_id, attempt, place)
@@ -261,9 +261,10 @@ create table weft.staged_write (
 create index staged_write_task on weft.staged_write (task_id);
 
 -- name: mark_of
--- A number for a file of a partition; those of all files together tell what there is.
-create function weft.mark_of(partition_key text, path text) returns bigint language sql immutable parallel safe as
-$$ select hashtextextended(partition_key || '/' || path, 0) $$;
+-- A number for a file of a partition; those of all files together tell what there is. A file that others write may be another
+-- under the same path: the write that lists it tells them apart.
+create function weft.mark_of(partition_key text, path text, write bigint default null) returns bigint language sql immutable parallel safe as
+$$ select hashtextextended(partition_key || '/' || path || coalesce(' ' || write, ''), 0) $$;
 
 -- name: make_current
 -- Lets readers see another version of a dataset from here on; false when they do already.
@@ -280,11 +281,6 @@ begin
   perform weft.show_table(dataset);
   return true;
 end $$;
-
--- name: without
--- What is in one list and not in another, once.
-create function weft.without(all_of text[], others text[]) returns text[] language sql immutable
-return array(select distinct k.key from unnest(all_of) as k (key) where k.key <> all (coalesce(others, '{}')) order by k.key);
 
 -- name: tell_written
 -- Tells those who react to a dataset that it was written; nobody, before there are any.
@@ -395,12 +391,13 @@ begin
     do update set job_id = excluded.job_id, last_at = excluded.last_at;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
+  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, taken_away, is_whole, adds_again, rows, bytes,
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, keys, is_whole, adds_again, rows, bytes,
     rows_removed, columns, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), touched, weft.without(changed, touched), is_whole, adds_again, rows_in, bytes_in, rows_out,
+    done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in, rows_out,
     case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
@@ -456,12 +453,12 @@ begin
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
-    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
+    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end) as mark
   ), back as (
     insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
     select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
     where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
-    returning partition_key, rows, bytes, weft.mark_of(partition_key, path) as mark
+    returning partition_key, rows, bytes, weft.mark_of(partition_key, path, case when v.is_outside then n end) as mark
   )
   select array(select g.partition_key from gone g union select b.partition_key from back b),
     coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
@@ -471,12 +468,13 @@ begin
   -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
   delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  select version, f.partition_key, v.org_id, n, n,
+    bit_xor(weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end)), sum(f.rows), sum(f.bytes), count(*), weft.now()
   from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
   get diagnostics left_over = row_count;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), case when cardinality(touched) <= 100000 then touched end, rows_in, bytes_in, rows_out, weft.now(), by);
   -- What comes back is made of what it was made of when it was written.
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, row_number() over (), i.input_id, i.input_version_id, i.input_write, i.partitions
@@ -508,14 +506,15 @@ begin
   select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
   from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path, n)), sum(f.rows), sum(f.bytes), count(*), weft.now()
   from weft.dataset_file f
   where f.version_id = version and f.removed_by is null group by f.partition_key;
   select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files), coalesce(bit_xor(p.content), 0) into touched, rows_in, bytes_in, files_in, marks
   from weft.dataset_partition p where p.version_id = version;
+  before := array(select distinct k.key from unnest(touched || before) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, partitions, touched, taken_away, is_whole, rows, bytes, rows_removed, columns, written_at, actor)
-  values (version, n, v.org_id, 'register', cardinality(touched), touched, weft.without(before, touched), true, rows_in, bytes_in, rows_out,
+    version_id, number, org_id, mode, partitions, keys, is_whole, rows, bytes, rows_removed, columns, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), case when cardinality(before) <= 100000 then before end, true, rows_in, bytes_in, rows_out,
     case when hash is distinct from v.schema_hash then kept end, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash, content = marks,
     lost_by = n, columns_by = case when hash is distinct from v.schema_hash then n else v.columns_by end, written_at = weft.now() where o.id = version;

@@ -30,8 +30,8 @@ begin
     from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
     where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
   loop
-    if each.id is null or each.columns_by > each.seen or each.pinned is null and each.current_id is distinct from each.id
-      or each.pinned is distinct from 'write' and (each.partitions is null and each.last_write > each.write
+    if each.id is null or each.columns_by > each.seen or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id
+      or each.pinned is distinct from 'write' and ((each.partitions is null or each.pinned = 'since') and each.last_write > each.write
         or each.partitions is not null and (each.lost_by > each.write or exists (
           select 1 from weft.dataset_partition p
           where p.version_id = each.id and p.partition_key = any (each.partitions) and p.last_write > each.write)))
@@ -45,7 +45,7 @@ begin
       'content', case when each.partitions is null then each.content else weft.content_of(each.id, each.partitions) end);
   end loop;
   for each in
-    select w.number as write, w.mode, w.touched, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
+    select w.number as write, w.mode, w.keys, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
       d.current_id, d.producer_dag, d.producer_node
     from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt
       join weft.dataset_version v on v.id = w.version_id join weft.dataset d on d.id = v.dataset_id
@@ -55,10 +55,10 @@ begin
       unkept := 'adds';
       return;
     end if;
-    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write
+    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write or not each.is_whole and (each.keys is null
       or each.mode = 'replace' and (
         select count(*) from weft.dataset_partition p
-        where p.version_id = each.id and p.partition_key = any (each.touched) and p.last_write = each.write) < cardinality(each.touched)
+        where p.version_id = each.id and p.partition_key = any (each.keys) and p.last_write = each.write) < cardinality(each.keys))
     then
       unkept := 'moved';
       return;
@@ -66,8 +66,8 @@ begin
     producer := each.producer_dag || '/' || each.producer_node;
     items := items || jsonb_build_object(
       'role', case when each.is_whole then 'whole' when each.mode = 'replace' then 'replaced' else 'added' end,
-      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.touched,
-      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.touched) end);
+      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.keys, 'producer', producer,
+      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.keys) end);
   end loop;
   trace := nullif(items, '[]');
 end $$;
@@ -81,17 +81,21 @@ declare each record; now record; last record; late record; stands boolean; found
 begin
   for each in
     select * from jsonb_to_recordset(trace) as r (
-      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text, content bigint)
+      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text,
+      producer text, content bigint)
   loop
-    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, d.current_id, s.id as seen_id, s.number, s.last_write into now
+    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, v.last_write as own_write, d.current_id, d.deleted_at,
+      d.producer_dag || '/' || d.producer_node as producer, s.id as seen_id, s.number, s.last_write into now
     from weft.dataset d left join weft.dataset_version v on v.id = each.version and v.dataset_id = d.id
-      left join weft.dataset_version s on s.id = case when each.pinned is null then d.current_id else v.id end
+      left join weft.dataset_version s on s.id = case when coalesce(each.pinned, 'since') = 'since' then d.current_id else v.id end
     where d.org_id = org and d.id = each.dataset;
     stands := case
-      when now.id is null or now.collected_at is not null then false
-      when each.pinned is null and now.current_id is distinct from now.id then false
+      when now.id is null or now.collected_at is not null or now.deleted_at is not null then false
+      when coalesce(each.pinned, 'since') = 'since' and now.current_id is distinct from now.id then false
       when each.role = 'read' and now.schema_hash is distinct from each.schema then false
+      when each.role <> 'read' and each.producer is distinct from now.producer then false
       when each.pinned = 'write' then now.oldest_write <= each.write
+      when each.pinned = 'since' then now.own_write = each.write
       when each.role = 'added' then cardinality(each.partitions) = (
         select count(*) from weft.dataset_partition p
         where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)
@@ -111,7 +115,8 @@ begin
     select w.task_id, w.mode, last.partition_key into late from weft.dataset_write w
     where w.version_id = now.seen_id and w.number = last.last_write and (now.seen_id <> each.version or last.last_write > each.write);
     found := coalesce(found, '[]') || jsonb_build_object(
-      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number', now.number,
+      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number',
+      case when now.deleted_at is null then now.number end,
       'now_write', now.last_write, 'partition', nullif(late.partition_key, ''), 'by', late.task_id, 'mode', late.mode);
     exit when jsonb_array_length(found) = 3;
   end loop;

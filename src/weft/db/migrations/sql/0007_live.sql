@@ -450,11 +450,12 @@ begin
   end if;
   if l.strategy = 'partition' then
     with written as materialized (
-      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
+      select w.number, w.keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), touched as (
       select k.key, max(w.number) as number, min(w.written_at) as since from written w cross join lateral (
-        select unnest(w.keys) as key) k
+        select unnest(w.keys) as key union all
+        select p.partition_key from weft.dataset_partition p where w.keys is null and p.version_id = v.id and p.last_write >= w.number) k
       group by k.key
     ), added as (
       insert into weft.live_unit as u (org_id, live_job_id, lane, kind, dedupe_key, said, since)
@@ -466,7 +467,7 @@ begin
     select count(*), max(w.number) into made, last from written w;
   else
     with written as materialized (
-      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
+      select w.number, w.keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), added as (
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
