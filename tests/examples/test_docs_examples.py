@@ -59,6 +59,7 @@ SCRIPTS = {
         "orders 6 ['id', 'day', 'price']",
     ],
     "query_datasets.py": ["2026-11-14 15.0", "2026-11-15 15.0", "'day': '2026-11-1"],
+    "live_sources.py": ["shop 1", "6 new", "0 new", "6 ['c0', 'c1', 'c2']", "sha256=", "kind='table'"],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
@@ -224,6 +225,8 @@ STATEMENTS = {"enqueue.sql", "grants.sql"}
 OTHERS = {
     "any_language.py",
     "tile_raster.yaml",
+    "live_sources.yaml",
+    "live_table.yaml",
     "shop.py",
     "reports.py",
     "rasters.py",

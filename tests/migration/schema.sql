@@ -1331,6 +1331,57 @@ begin
   return first;
 end $$;
 
+CREATE FUNCTION weft.follow_or_leave() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if tg_op = 'DELETE' then
+    perform weft.leave_table(old.live_job_id, old.followed);
+  elsif new.is_listening then
+    perform weft.follow_table(new.live_job_id);
+  elsif new.followed is not null then
+    perform weft.leave_table(new.live_job_id, new.followed);
+  end if;
+  return null;
+end $$;
+
+CREATE FUNCTION weft.follow_table(job bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '5s'
+    AS $$
+declare s weft.live_source; table_id oid; problem text; wrong text;
+begin
+  select * into strict s from weft.live_source o where o.live_job_id = job for no key update;
+  table_id := to_regclass(s.table_name);
+  select case
+    when s.org_id <> 1 then 'only DAGs of the org default, which operates the installation, follow tables'
+    when c.oid is null then 'there is no such table in the database of this installation: write it with its schema, such as public.orders'
+    when n.nspname in ('weft', 'information_schema') or n.nspname like 'pg\_%' then 'is of PostgreSQL or of Weft itself, and cannot be followed'
+    when c.relkind not in ('r', 'p') then 'is no table'
+    when not (has_table_privilege(session_user, c.oid, 'select') and has_table_privilege(session_user, c.oid, 'trigger'))
+      then format('grant select, trigger on it to %I, as which this is deployed', session_user)
+    when not pg_has_role(current_user, c.relowner, 'usage') then format('its owner must be %I, or a role that this is a member of', current_user)
+    end into problem
+  from (select table_id as oid) t left join pg_class c on c.oid = t.oid left join pg_namespace n on n.oid = c.relnamespace;
+  if problem is not null then
+    raise exception 'source.table: % %', s.table_name, problem using errcode = 'WF002';
+  end if;
+  select x.name into wrong from unnest(s.columns || s.lane) as x (name)
+  where not exists (select 1 from pg_attribute a where a.attrelid = table_id and a.attname = x.name and a.attnum > 0 and not a.attisdropped) limit 1;
+  if wrong is not null then
+    raise exception 'source.table: % has no column %', s.table_name, wrong using errcode = 'WF002';
+  end if;
+  begin
+    execute format('create or replace trigger %I after insert on %s referencing new table as added for each statement execute function weft.note_rows(%L)',
+      'weft_live_' || job, table_id::regclass, job);
+  exception when lock_not_available then
+    raise exception 'source.table: % is in use by a transaction that goes on for long: try again when that is over', s.table_name using errcode = 'WF002';
+  end;
+  update weft.live_source o set followed = table_id where o.live_job_id = job;
+end $$;
+
 CREATE TABLE weft.job (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -1400,7 +1451,7 @@ begin
   execute format('grant select on weft.live_jobs to %s', role);
   execute format('grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset, '
     'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live, '
-    'weft.live_backfill to %s', role);
+    'weft.live_backfill, weft.live_file to %s', role);
 end $$;
 
 CREATE FUNCTION weft.grant_schedules_to_server(role regrole) RETURNS void
@@ -1641,6 +1692,19 @@ begin
       ) e where (select true from weft.task t where t.id = e.next)
     )
     select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
+end $$;
+
+CREATE FUNCTION weft.leave_table(job bigint, table_id oid) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '1s'
+    AS $$
+begin
+  if exists (select 1 from pg_trigger t where t.tgrelid = table_id and t.tgname = 'weft_live_' || job) then
+    execute format('drop trigger if exists %I on %s', 'weft_live_' || job, table_id::regclass);
+  end if;
+exception when lock_not_available or insufficient_privilege then
+  null;
 end $$;
 
 CREATE FUNCTION weft.lend_key(me bigint, task bigint, its_attempt integer) RETURNS boolean
@@ -2142,15 +2206,72 @@ begin
   where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
 end $_$;
 
-CREATE FUNCTION weft.offer_event(event bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
+CREATE FUNCTION weft.note_rows() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare s weft.live_source; has_more boolean; told text; lane text;
 begin
+  -- Whoever would remove the source waits until this is over.
+  perform 1 from weft.live_job j where j.id = tg_argv[0]::bigint for key share;
+  select * into s from weft.live_source o where o.live_job_id = tg_argv[0]::bigint and o.is_listening and o.followed = tg_relid;
+  if not found then
+    return null;
+  end if;
+  select string_agg(case when a.atttypid < 16384 then format('a.%I', a.attname)
+      else format('case when a.%1$I is not null then format(''%%s'', a.%1$I) end as %1$I', a.attname) end, ', ' order by a.attnum),
+    max(case when a.attname = s.lane[1] then format('case when a.%1$I is not null then format(''%%s'', a.%1$I) end', a.attname) end)
+  into told, lane
+  from pg_attribute a where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped
+    and (s.columns is null or a.attname = any (s.columns) or a.attname = s.lane[1]);
+  has_more := exists (select 1 from weft.live_unit u where u.live_job_id = s.live_job_id and u.state = 'new');
+  execute format(
+    'insert into weft.live_unit (id, org_id, live_job_id, lane, kind, dedupe_key, said)
+     select g.id, $1, $2, coalesce(case when octet_length(g.lane) <= 400 then g.lane else ''md5:'' || md5(g.lane) end, g.id::text),
+       ''row'', ''row:'' || g.id, json_build_object(''rows'', g.rows)
+     from (
+       select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows
+       from (
+         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part
+         from (select row_number() over () as place, %s as lane, (select to_json(r) from (select %s) r) as said from added a) c) n
+       group by n.lane, n.part order by min(n.place)) g
+     order by g.first', coalesce(lane, 'null::text'), coalesce(told, ''))
+  using s.org_id, s.live_job_id;
+  -- A transaction that was told of by NOTIFY cannot be prepared; and while there is more an orchestrator is on its way.
+  if not has_more and current_setting('max_prepared_transactions') = '0' then
+    perform weft.hint_live();
+  end if;
+  return null;
+end $_$;
+
+CREATE FUNCTION weft.offer_events(events bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare crowded text;
+begin
+  select d.name || '/' || j.name into crowded
+  from (
+    select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+    where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
+    join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
+  where s.backlog + (
+    select count(*) from (
+      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
+    ) >= j.max_backlog
+  limit 1;
+  if crowded is not null then
+    raise exception '%', crowded using errcode = 'WF008';
+  end if;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
   select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-  where e.id = offer_event.event and (s.match is null or e.payload @> s.match) on conflict do nothing;
+  where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
   if found then
     perform weft.hint_live();
   end if;
@@ -2332,6 +2453,14 @@ begin
     from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
       with ordinality as x (lane, kind, dedupe_key, said, place)
     order by x.place on conflict do nothing;
+    if json_array_length(told.files) > 0 then
+      delete from weft.live_file f using json_to_recordset(told.files) as x (path text, tag text)
+      where x.tag is null and f.live_job_id = told.live_job_id and f.path = x.path;
+      insert into weft.live_file (live_job_id, path, org_id, tag, is_emitted)
+      select told.live_job_id, x.path, told.org_id, x.tag, x.is_emitted
+      from json_to_recordset(told.files) as x (path text, tag text, is_emitted boolean) where x.tag is not null
+      on conflict (live_job_id, path) do update set tag = excluded.tag, is_emitted = excluded.is_emitted, seen_at = excluded.seen_at;
+    end if;
     if told.rest is not null or told.is_caught_up is not null then
       update weft.live_source o set rest_until = weft.now() + told.rest,
         caught_up_at = case when told.is_caught_up then coalesce(o.caught_up_at, weft.now()) else o.caught_up_at end
@@ -3330,35 +3459,42 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean, is_same boolean)
+CREATE FUNCTION weft.send_events(org bigint, names text[], payloads jsonb[], sender text, keys text[], room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean, is_same boolean)
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_variable
-declare last bigint; rest int;
+#variable_conflict use_column
+declare ids bigint[]; made bigint[]; counts int[]; lasts bigint[]; told weft.event; place int; found record;
 begin
-  perform weft.lock_event(org, event);
-  insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
-  on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
-  if id is null then
-    return query select e.id, e.answered, false, e.name = event and e.payload = payload from weft.event e
-      where e.org_id = org and e.idempotency_key = key;
-    return;
-  end if;
-  perform weft.offer_event(id);
-  select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
-  if last is not null then
-    select count(*) into rest from weft.awaited a
-    where a.org_id = org and a.event = event and payload @> a.match and a.task_id > last;
-    answered := answered + rest;
-  end if;
-  if answered > 0 then
-    update weft.event e set answered = answered where e.id = id;
-  end if;
+  perform weft.lock_event(org, n.name) from (select distinct u.name from unnest(names) as u (name) order by u.name) n;
+  ids := array(select weft.next_id() from generate_series(1, cardinality(names)));
+  with added as (
+    insert into weft.event as e (id, org_id, name, payload, actor, idempotency_key)
+    select u.id, org, u.name, u.payload, sender, u.key
+    from unnest(ids, names, payloads, keys) with ordinality as u (id, name, payload, key, place) order by u.place
+    on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id
+  )
+  select coalesce(array_agg(a.id), '{}') into made from added a;
+  perform weft.offer_events(made);
+  counts := array_fill(0, array[cardinality(names)]);
+  lasts := array_fill(null::bigint, array[cardinality(names)]);
+  for told in
+    select e.* from weft.event e
+    where e.id = any (made) and exists (select 1 from weft.awaited a where a.org_id = org and a.event = e.name) order by e.id
+  loop
+    place := array_position(ids, told.id);
+    found := weft.tell_event(told, room);
+    counts[place] := found.answered;
+    lasts[place] := found.last;
+  end loop;
   insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
-  values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
-    (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
-  is_new := true;
-  return next;
+  select org, 'route_event', json_build_object('event_id', u.id::text, 'after', u.last::text),
+    (case when u.last is null then 'done' else 'pending' end)::weft.outbox_state, case when u.last is null then weft.now() end, sender
+  from unnest(ids, lasts) with ordinality as u (id, last, place) where u.id = any (made) order by u.place;
+  return query
+    select coalesce(f.id, u.id), coalesce(f.answered, u.answered), f.id is null, f.name = u.name and f.payload = u.payload
+    from unnest(ids, names, payloads, keys, counts) with ordinality as u (id, name, payload, key, answered, place)
+      left join weft.event f on u.id <> all (made) and f.org_id = org and f.idempotency_key = u.key
+    order by u.place;
 end $$;
 
 CREATE FUNCTION weft.settle_dag(dag bigint) RETURNS void
@@ -3914,6 +4050,35 @@ begin
   return cardinality(ready);
 end $$;
 
+CREATE TABLE weft.event (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    payload jsonb NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    answered integer DEFAULT 0 NOT NULL,
+    actor text,
+    idempotency_key text,
+    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
+);
+
+CREATE FUNCTION weft.tell_event(told weft.event, room integer, OUT answered integer, OUT last bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare rest int;
+begin
+  select r.answered, r.last into answered, last from weft.route_event(told.id, 0, room) r;
+  if last is not null then
+    select count(*) into rest from weft.awaited a
+    where a.org_id = told.org_id and a.event = told.name and told.payload @> a.match and a.task_id > last;
+    answered := answered + rest;
+  end if;
+  if answered > 0 then
+    update weft.event e set answered = answered where e.id = told.id;
+  end if;
+end $$;
+
 CREATE FUNCTION weft.tell_written(dataset bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3937,7 +4102,7 @@ CREATE FUNCTION weft.turn_live_job(job bigint, room integer, is_thorough boolean
     AS $$
 declare
   l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; others bigint[]; barrier bigint;
-  first bigint;  at_place int; is_asked boolean; settled int; problem text;
+  first bigint;  at_place int; is_asked boolean; settled int; standing int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -3994,7 +4159,7 @@ begin
     -- A source that goes on for ever does so in slices, one after the other.
     insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, run_at)
     select l.org_id, job, '', 'slice', 'slice', '{}', s.rest_until from weft.live_source s
-    where s.live_job_id = job and s.kind in ('continuous', 'files')
+    where s.live_job_id = job and s.kind in ('continuous', 'files') and open_units < l.max_backlog
       and not exists (select 1 from weft.live_unit u where u.live_job_id = job and u.lane = '' and u.kind = 'slice') on conflict do nothing;
   end if;
 
@@ -4034,7 +4199,11 @@ begin
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
       insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
-      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts, l.handler, l.timeout, l.heartbeat_timeout, l.actor
+      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts,
+        -- What looks for files is the same for all, and what it finds is the operator's.
+        case when c.kind = 'slice' and exists (select 1 from weft.live_source s where s.live_job_id = job and s.kind = 'files')
+          then 'live.scan_files' else l.handler end,
+        l.timeout, l.heartbeat_timeout, l.actor
       from chosen c
     ), params as (
       insert into weft.task_params (id, org_id, params)
@@ -4051,6 +4220,13 @@ begin
     is_more := is_more or begun = room;
   end if;
   update weft.live_unit u set state = 'ready' where u.id = any (heads) and u.state in ('new', 'waiting');
+
+  -- By this it is told whether there is room for more events.
+  if exists (select 1 from weft.live_source s where s.live_job_id = job and s.event is not null) then
+    select count(*) into standing from (
+      select 1 from weft.live_unit u where u.live_job_id = job and u.state in ('waiting', 'ready', 'running', 'held') limit l.max_backlog) o;
+    update weft.live_source s set backlog = standing where s.live_job_id = job and s.backlog <> standing;
+  end if;
 
   running := running + begun;
   gone := gone - case l.on_failure when 'skip' then lost else 0 end;
@@ -4600,18 +4776,6 @@ CREATE TABLE weft.edge (
     branches smallint[]
 );
 
-CREATE TABLE weft.event (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    name text NOT NULL,
-    payload jsonb NOT NULL,
-    at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    answered integer DEFAULT 0 NOT NULL,
-    actor text,
-    idempotency_key text,
-    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
-);
-
 CREATE TABLE weft.handler (
     org_id bigint NOT NULL,
     name text NOT NULL,
@@ -4955,6 +5119,16 @@ CREATE TABLE weft.live_dag (
     actor text NOT NULL
 );
 
+CREATE TABLE weft.live_file (
+    live_job_id bigint NOT NULL,
+    path text NOT NULL COLLATE pg_catalog."C",
+    org_id bigint NOT NULL,
+    tag text NOT NULL,
+    is_emitted boolean NOT NULL,
+    seen_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT live_file_path_check CHECK (((length(path) >= 1) AND (length(path) <= 600)))
+);
+
 CREATE TABLE weft.live_input (
     live_job_id bigint NOT NULL,
     place integer NOT NULL,
@@ -5016,6 +5190,11 @@ CREATE TABLE weft.live_source (
     missed bigint DEFAULT 0 NOT NULL,
     event text,
     match jsonb,
+    hook json,
+    table_name text,
+    columns text[],
+    followed oid,
+    backlog integer DEFAULT 0 NOT NULL,
     lane text[],
     rest_until timestamp with time zone,
     caught_up_at timestamp with time zone,
@@ -5242,6 +5421,7 @@ CREATE TABLE weft.staged_live (
     live_job_id bigint NOT NULL,
     states json DEFAULT '[]'::json NOT NULL,
     units json DEFAULT '[]'::json NOT NULL,
+    files json DEFAULT '[]'::json NOT NULL,
     rest interval,
     is_caught_up boolean
 );
@@ -5707,6 +5887,9 @@ ALTER TABLE ONLY weft.live_dag
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.live_file
+    ADD CONSTRAINT live_file_pkey PRIMARY KEY (live_job_id, path);
+
 ALTER TABLE ONLY weft.live_input
     ADD CONSTRAINT live_input_pkey PRIMARY KEY (live_job_id, place);
 
@@ -6167,6 +6350,10 @@ CREATE TRIGGER job_event_is_not_emptied BEFORE TRUNCATE ON weft.job_event FOR EA
 
 CREATE TRIGGER seals_are_kept BEFORE UPDATE ON weft.audit_seal FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
+CREATE TRIGGER source_follows AFTER INSERT OR UPDATE OF is_listening ON weft.live_source FOR EACH ROW WHEN ((new.kind = 'table'::text)) EXECUTE FUNCTION weft.follow_or_leave();
+
+CREATE TRIGGER source_is_gone AFTER DELETE ON weft.live_source FOR EACH ROW WHEN (((old.kind = 'table'::text) AND (old.followed IS NOT NULL))) EXECUTE FUNCTION weft.follow_or_leave();
+
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 ALTER TABLE ONLY weft.answer
@@ -6261,6 +6448,9 @@ ALTER TABLE ONLY weft.live_dag
 
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dag_version(org_id, id) DEFERRABLE INITIALLY DEFERRED;
+
+ALTER TABLE ONLY weft.live_file
+    ADD CONSTRAINT live_file_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.live_input
     ADD CONSTRAINT live_input_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id);
