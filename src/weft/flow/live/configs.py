@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -102,12 +102,15 @@ def _typed_column(value: object) -> object:
     return {"type": value} if isinstance(value, str) else value
 
 
+_TYPES: dict[str, Any] = {"enum": list(get_args(TypedColumn.model_fields["type"].annotation))}
+_TYPED = {
+    "type": "object",
+    "properties": {"path": {"type": "string", "maxLength": 500}, "type": _TYPES},
+    "required": ["type"],
+    "additionalProperties": False,
+}
 TypedColumns = dict[
-    Column,
-    Annotated[
-        TypedColumn,
-        BeforeValidator(_typed_column),
-    ],
+    Column, Annotated[TypedColumn, BeforeValidator(_typed_column), WithJsonSchema({"anyOf": [_TYPES, _TYPED]})]
 ]
 _COLUMNS = "The columns of the output: a type, or where in an item the value is and its type; all fields unless said."
 
