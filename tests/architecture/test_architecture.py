@@ -33,7 +33,8 @@ PUBLIC = [
     "GraphGroup", "GraphItem", "GraphNode", "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InputPlan",
     "InvalidDefinition", "InvalidInput", "InvalidQuery", "Job", "JobAttempt", "JobEvent", "JobEvents", "JobFailed",
     "JobGraph", "JobHandle", "JobNode", "JobPage", "JobPlan", "JobState", "JobSummary", "Jobs", "KeyLimit", "KeyReused",
-    "LeaseLost", "Live", "LiveBackfill", "LiveDag", "LiveJob", "Materialized", "MergeConflict", "Metric", "NewEvent",
+    "LeaseLost", "Live", "LiveBackfill", "LiveContext", "LiveDag", "LiveJob", "LiveUnit", "Materialized",
+    "MergeConflict", "Metric", "NewEvent",
     "NewTask", "NewToken", "NodeWhy", "NonRetryable", "NotFound", "OpenUnit", "OperatorState", "Orchestrator", "Org",
     "OrgRole", "Orgs", "OutboxRow", "Page", "Partition", "PermissionDenied", "Producer", "Pushed", "QueryAnswer",
     "QueryCancelled", "QueryCrashed", "QueryLimitReached", "QueueInfo", "Registry", "RemoteClient", "Rerun",
@@ -42,8 +43,9 @@ PUBLIC = [
     "StateConflict", "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskDataset", "TaskFailed", "TaskHandle",
     "TaskState", "TaskStep", "TaskSummary", "Token", "Tokens", "TooLarge", "Touched", "Unauthenticated", "UnknownQueue",
     "User", "Users", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition",
-    "Workflows", "WriteConflict", "WriteResult", "__version__", "filtered", "group", "read_dag", "read_definition",
-    "register_handler", "run", "submit", "task", "wait_for_approval", "wait_for_event", "when", "workflow",
+    "Workflows", "WriteConflict", "WriteResult", "__version__", "filtered", "group", "operator", "read_dag",
+    "read_definition", "register_handler", "run", "submit", "task", "wait_for_approval", "wait_for_event", "when",
+    "workflow",
 ]  # fmt: skip
 
 CLIENT = [
