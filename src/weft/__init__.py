@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from weft.worker.context import Context
     from weft.worker.datasets import TaskDataset, WriteResult
     from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
+    from weft.worker.live import LiveContext, LiveUnit, operator
     from weft.worker.registry import Registry, task
     from weft.worker.steps import Checkpoint, Checkpoints
 
@@ -175,8 +176,10 @@ _HOMES = {
     "LineagePlace": "weft.catalog.lineage",
     "Live": "weft.sdk.live",
     "LiveBackfill": "weft.live.backfilling",
+    "LiveContext": "weft.worker.live",
     "LiveDag": "weft.live.looking",
     "LiveJob": "weft.live.looking",
+    "LiveUnit": "weft.worker.live",
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
     "Metric": "weft.jobs.metrics",
@@ -260,6 +263,7 @@ _HOMES = {
     "columns_of_query": "weft.data.sql_lineage",
     "filtered": "weft.sdk.authoring.symbols",
     "group": "weft.sdk.authoring.branching",
+    "operator": "weft.worker.live",
     "read_dag": "weft.flow.live.reading",
     "read_definition": "weft.flow.reading",
     "register_handler": "weft.worker.handling",
@@ -342,8 +346,10 @@ __all__ = [
     "LineagePlace",
     "Live",
     "LiveBackfill",
+    "LiveContext",
     "LiveDag",
     "LiveJob",
+    "LiveUnit",
     "Materialized",
     "MergeConflict",
     "Metric",
@@ -428,6 +434,7 @@ __all__ = [
     "columns_of_query",
     "filtered",
     "group",
+    "operator",
     "read_dag",
     "read_definition",
     "register_handler",

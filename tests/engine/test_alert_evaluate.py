@@ -62,7 +62,10 @@ async def test_a_condition_over_an_aggregate_and_another_input(
     client: weft.Client, conn: Conn, registry: Registry
 ) -> None:
     scene = OperatorScene(client, conn, registry)
-    query = "select symbol, avg(price) as mean, any_value(l.most) as most from changes join limits l using (symbol) group by symbol"
+    query = (
+        "select symbol, avg(price) as mean, any_value(l.most) as most from changes join limits l using (symbol) "
+        "group by symbol"
+    )
     config = {"query": query, "condition": "mean > most", "key": ["symbol"]}
     async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
         await scene.put("limits", None, [{"symbol": "A", "most": 10}, {"symbol": "B", "most": 1000}])

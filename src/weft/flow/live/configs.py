@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -56,8 +56,8 @@ class RangeAggregator(Part):
     size: Size = Field(description="How many numbers a range has; of times seconds, or a text such as 1m.")
     by: list[Column] = Field(default_factory=list, description="Columns by whose values a range has several rows.")
     aggregates: Annotated[dict[Column, Sql], Field(min_length=1)] = Field(
-        description="The columns of the output, each an aggregate of DuckDB such as `sum(price)`; `first` and `last` go "
-        "by the column of the order."
+        description="The columns of the output, each an aggregate of DuckDB such as `sum(price)`; `first` and `last` "
+        "go by the column of the order."
     )
     lateness: Lateness = Field(
         default=0, description="How far behind the highest number rows may come before their range is complete."
@@ -104,12 +104,15 @@ def _typed_column(value: object) -> object:
     return {"type": value} if isinstance(value, str) else value
 
 
+_TYPES: dict[str, Any] = {"enum": list(get_args(TypedColumn.model_fields["type"].annotation))}
+_TYPED = {
+    "type": "object",
+    "properties": {"path": {"type": "string", "maxLength": 500}, "type": _TYPES},
+    "required": ["type"],
+    "additionalProperties": False,
+}
 TypedColumns = dict[
-    Column,
-    Annotated[
-        TypedColumn,
-        BeforeValidator(_typed_column),
-    ],
+    Column, Annotated[TypedColumn, BeforeValidator(_typed_column), WithJsonSchema({"anyOf": [_TYPES, _TYPED]})]
 ]
 _COLUMNS = "The columns of the output: a type, or where in an item the value is and its type; all fields unless said."
 
