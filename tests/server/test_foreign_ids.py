@@ -34,7 +34,7 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
     """admin as_of at at_once attempt cache callback_url catch_up concurrency_key count cron definition delay
-    description dry_run email every expand expires_in failed first force grace heartbeat_timeout idempotency_key
+    description dry_run email events every expand expires_in failed first force grace heartbeat_timeout idempotency_key
     inputs is_protected key kind labels last latest limit materialize max_attempts max_running message offset
     older_than ops ordering_key overlap params partitions patch payload per_key prefer priority queues quick reason
     registry reject repair replace replaces retry role roles run_at seen set since sort state steps tasks timeout

@@ -53,6 +53,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "Blamed": {"path": ["nodes", "fetch", "params", "size"]},
     "CachedOutputs": {"outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE},
     "ClaimedTask": _CLAIM,
+    "ChangedFile": {"place": 0, "is_new": False, "is_settled": True},
     "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
     "StateTold": {
         "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,
@@ -67,6 +68,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "inputs": [{"name": "ticks", "version": 3}], "outputs": ["candles"],
     },
     "StateRemembered": {"version": 3, "state": {"cursor": 120}},
+    "FilesCompared": {"gone": ["orders-0.csv"]},
     "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
     "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},
