@@ -125,6 +125,7 @@ CHANGES = {
         tasks enqueue-many {tasks} | outbox add enqueue_task --payload {{"handler":"h"}}
         outbox add nothing --payload 1 =2
         events send file.arrived --payload {{}} | events send x --payload {{ =2
+        events send-many [{{"name":"file.arrived","idempotency_key":"k"}}] | events send-many [1] =2
         """,
     "jobs": """
         run tiles --detach --label day=1 | run tiles --detach --refresh | run tiles --refresh --no-cache =2
@@ -218,6 +219,8 @@ OTHER_ROUTES = {
     "GET /healthz": "weft health",
     "GET /metrics": "weft metrics",
     "GET /readyz": "weft health",
+    # Of those who have no token, and so no command.
+    "POST /api/v1/hooks": "weft events send",
     "POST /api/v1/jobs/graph": "weft jobs submit-graph",
     "POST /api/v1/query": "weft query",
     "POST /api/v1/jobs/{job_id}/add": "weft jobs add",

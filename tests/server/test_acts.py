@@ -106,6 +106,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
         "jobs.rerun_all": lambda by: by.jobs.rerun_all(),
         "jobs.approve": lambda by: by.jobs.approve(waits.id),
         "jobs.send_event": lambda by: by.jobs.send_event("file.arrived"),
+        "jobs.send_events": lambda by: by.jobs.send_events([weft.NewEvent("file.arrived")] * 2),
         "datasets.create": lambda by: by.datasets.create("new"),
         "datasets.describe": lambda by: by.datasets.describe("orders", "What was ordered."),
         "datasets.grant": lambda by: by.datasets.grant("orders", []),

@@ -20,6 +20,7 @@ import weft
 from buckets import S3Bucket, S3Server
 from engine.job_scene import Handlers, at_work, flow
 from weft.db.blob_address import Bucket
+from weft.server.credentials import HOOKS
 from weft.server.paths import PREFIX
 from writing import written
 
@@ -132,7 +133,8 @@ async def test_every_example_of_a_body_is_taken(http: httpx.AsyncClient, things:
     sent, refused = 0, []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            if not path.startswith(PREFIX):
+            # What a hook takes is signed for a source that listens.
+            if not path.startswith(PREFIX) or path == HOOKS:
                 continue
             call = str(operation["operationId"]).replace("_", ".", 1)
             for kind, content in operation.get("requestBody", {}).get("content", {}).items():

@@ -34,12 +34,12 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
     """address admin as_of at at_once attempt breaking cache callback_url catch_up concurrency_key count cron
-    definition delay depth description direction dry_run email every expand expires_in failed first force glob grace
-    heartbeat_timeout idempotency_key inputs is_protected key kind labels last latest limit materialize max_attempts
-    max_running message offset older_than ops ordering_key overlap params partition_by partitions patch payload
-    per_key prefer priority queues quick range_end range_start reason registry reject repair replace replaces retry
-    role roles run_at seen set since sort state steps storage tasks timeout timezone until values verb version
-    with_deactivated with_deleted with_ended""".split()
+    definition delay depth description direction dry_run email events every expand expires_in failed first force
+    glob grace heartbeat_timeout idempotency_key inputs is_protected key kind labels last latest limit materialize
+    max_attempts max_running message offset older_than ops ordering_key overlap params partition_by partitions patch
+    payload per_key prefer priority queues quick range_end range_start reason registry reject repair replace
+    replaces retry role roles run_at seen set since sort state steps storage tasks timeout timezone until values
+    verb version with_deactivated with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.
 _MADE_BY_NAME = {

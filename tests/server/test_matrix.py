@@ -13,7 +13,7 @@ from acts import ENDS
 from matrix import ROLES, WORKERS, Asked, Headers, Things, all_rows, make_things, nobodys, routes, send, unnamed
 
 import weft
-from weft.server.credentials import ANONYMOUS
+from weft.server.credentials import ANONYMOUS, HOOKS
 from weft.server.serving import Server
 
 
@@ -59,7 +59,7 @@ def _walled() -> list[Asked]:
 
 def test_what_is_answered_to_everybody_is_a_short_list() -> None:
     assert {asked.path for asked in routes() if not asked.roles} <= ANONYMOUS
-    assert {"/", "/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"} == ANONYMOUS
+    assert {"/", "/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in", HOOKS} == ANONYMOUS
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -47,7 +47,8 @@ def refuse_source(which: str) -> None:
 
 def find_document(which: str) -> dict[str, Any]:
     """Return the document that an argument names, a file, a Python workflow or a tag; it must be readable."""
-    from weft.core.errors import InvalidInput, NotFound, hint_in
+    from weft.core.error_lines import hint_in
+    from weft.core.errors import InvalidInput, NotFound
 
     path = Path(which)
     refuse_source(which)

@@ -63,7 +63,7 @@ class StagedFile(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     path: FilePath
-    tag: FileTag | None
+    tag: FileTag | None = None
     is_emitted: bool = False
 
 
@@ -80,7 +80,7 @@ class CompareFiles(Held):
     """All files that are there from after one path to another, or to the end."""
 
     after: Text = Field(max_length=LONGEST_PATH)
-    until: FilePath | None
+    until: FilePath | None = None
     files: list[SeenFile] = Field(max_length=MOST_UNITS)
     settle: float = Field(ge=0, le=10**9, description="For how many seconds it must have been as it is.")
 

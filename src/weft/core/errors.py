@@ -7,6 +7,7 @@
     │   ├── UnknownQueue            no such queue
     │   ├── NotFound                no such thing in this org
     │   ├── StateConflict           the thing is in a state that does not allow the verb
+    │   ├── DeployConflict          another has deployed the same live DAG meanwhile
     │   ├── TagConflict             somebody else has moved the tag, or it may not be moved so
     │   ├── MergeConflict           both sides changed the same fields
     │   ├── Unauthenticated         a server does not know who asks
@@ -53,7 +54,6 @@ Each error has a stable ``code``, which maps once to an exit code, an HTTP statu
 from __future__ import annotations
 
 import difflib
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -70,12 +70,6 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` when something known is close to what was written, else nothing."""
     close = closest(wrong, known)
     return "" if close is None else f" Did you mean {close!r}?"
-
-
-def hint_in(message: str) -> str | None:
-    """Return the question that `did_you_mean` has put into a message, if there is one."""
-    found = re.search(r"Did you mean .*\?", message)
-    return None if found is None else found[0]
 
 
 class WeftError(Exception):

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from weft.core.errors import did_you_mean, hint_in
+from weft.core.error_lines import hint_in
+from weft.core.errors import did_you_mean
 
 Path = tuple[str | int, ...]
 

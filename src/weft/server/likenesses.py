@@ -55,6 +55,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE, "used_at": LATE,
     },
     "ClaimedTask": _CLAIM,
+    "ChangedFile": {"place": 0, "is_new": False, "is_settled": True},
     "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
     "StateTold": {
         "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,
@@ -75,6 +76,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "has_run": True, "cause": "changed", "advice": None, "inputs": ["orders@3.13"],
         "text": f"run: input orders is at 3.13, the output of task {ID} was made of 3.12",
     },
+    "FilesCompared": {"gone": ["orders-0.csv"]},
     "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
     "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},

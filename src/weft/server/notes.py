@@ -166,6 +166,9 @@ def _complete_words(operation: dict[str, Any]) -> None:
 def _complete_answers(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
     answers = operation["responses"]
     named = {parameter["name"].lower() for parameter in operation.get("parameters", ())}
+    if operation["operationId"] == "hooks":
+        for status in (400, 401, 408, 413, 415, 422, 429, 503):
+            answers[str(status)] = {"$ref": f"#/components/responses/Refused{status}"}
     if operation.get("security"):
         statuses = {*_ALWAYS, *(_OF_BODIES if "requestBody" in operation else ())}
         statuses |= {412} if "if-match" in named else set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
@@ -20,7 +20,6 @@ from weft.queue.audit import acting_from
 from weft.sdk.session import acting_as
 from weft.server.bodies import KnownRoute, read_json
 from weft.server.credentials import HOOKS, origin_of
-from weft.server.problems import refusals
 
 if TYPE_CHECKING:
     from weft.server.state import State
@@ -29,12 +28,8 @@ logger = logging.getLogger("weft.server")
 router = APIRouter(tags=["events"], route_class=KnownRoute)
 _JSON = "application/json"
 _LONGEST = 200
+_BODY = {"schema": {"type": "object"}, "example": {"order": 7}}
 _SAID = "Accept an event from a sender without a token, by its signature."
-_REFUSED = refusals()
-_TOLD: dict[int | str, dict[str, Any]] = {
-    **{status: _REFUSED[status] for status in (400, 401, 413, 422, 503)},
-    429: {**_REFUSED[413], "description": "A source that listens for it has no room for more."},
-}
 
 
 class Taken(BaseModel):
@@ -48,8 +43,8 @@ class Taken(BaseModel):
     HOOKS, name="hooks", operation_id="hooks", response_class=Response, status_code=201, summary=_SAID,
     description="Takes no token: the body is signed as the `hmac` of a source says that listens for the event. "
     "Without such a source nothing is taken. What was delivered before is not sent again.",
-    responses={201: {"description": _SAID, "model": Taken}, **_TOLD},
-    openapi_extra={"requestBody": {"required": True, "content": {_JSON: {"schema": {"type": "object"}}}}},
+    responses={201: {"description": _SAID, "model": Taken}},
+    openapi_extra={"requestBody": {"required": True, "content": {_JSON: _BODY}}},
 )  # fmt: skip
 async def take(
     request: Request, org: Annotated[Text, Query(max_length=_LONGEST, description="The org, by its slug.")],
