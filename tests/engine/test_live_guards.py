@@ -66,11 +66,12 @@ async def test_what_is_called_the_same_in_another_org_is_another_thing(
     assert {each.version for each in again.datasets} == {1}
     assert [job.paused_at for job in await live.jobs("market")] == [None] * 3
     await live.pause("market")
-    assert (await theirs.live.show("market")).paused_at is None
-    await live.resume("market")
     await live.drain("market")
     await live.rollback("market", version=1)
     assert await _rows(conn) == before
+    await theirs.live.pause("market")
+    await live.resume("market")
+    assert (await theirs.live.show("market")).paused_at is not None
 
 
 async def test_names_are_looked_for_in_ones_own_org_alone(
