@@ -2190,9 +2190,9 @@ begin
   return true;
 end $$;
 
-CREATE FUNCTION weft.mark_of(partition_key text, path text) RETURNS bigint
+CREATE FUNCTION weft.mark_of(partition_key text, path text, write bigint DEFAULT NULL::bigint) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ select hashtextextended(partition_key || '/' || path, 0) $$;
+    AS $$ select hashtextextended(partition_key || '/' || path || coalesce(' ' || write, ''), 0) $$;
 
 CREATE TABLE weft.tag_move (
     org_id bigint NOT NULL,
@@ -2845,12 +2845,13 @@ begin
     do update set job_id = excluded.job_id, last_at = excluded.last_at;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
+  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, taken_away, is_whole, adds_again, rows, bytes,
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, keys, is_whole, adds_again, rows, bytes,
     rows_removed, columns, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), touched, weft.without(changed, touched), is_whole, adds_again, rows_in, bytes_in, rows_out,
+    done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in, rows_out,
     case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
@@ -3257,14 +3258,15 @@ begin
   select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
   from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path, n)), sum(f.rows), sum(f.bytes), count(*), weft.now()
   from weft.dataset_file f
   where f.version_id = version and f.removed_by is null group by f.partition_key;
   select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files), coalesce(bit_xor(p.content), 0) into touched, rows_in, bytes_in, files_in, marks
   from weft.dataset_partition p where p.version_id = version;
+  before := array(select distinct k.key from unnest(touched || before) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, partitions, touched, taken_away, is_whole, rows, bytes, rows_removed, columns, written_at, actor)
-  values (version, n, v.org_id, 'register', cardinality(touched), touched, weft.without(before, touched), true, rows_in, bytes_in, rows_out,
+    version_id, number, org_id, mode, partitions, keys, is_whole, rows, bytes, rows_removed, columns, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), case when cardinality(before) <= 100000 then before end, true, rows_in, bytes_in, rows_out,
     case when hash is distinct from v.schema_hash then kept end, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash, content = marks,
     lost_by = n, columns_by = case when hash is distinct from v.schema_hash then n else v.columns_by end, written_at = weft.now() where o.id = version;
@@ -3368,12 +3370,12 @@ begin
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
-    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
+    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end) as mark
   ), back as (
     insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
     select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
     where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
-    returning partition_key, rows, bytes, weft.mark_of(partition_key, path) as mark
+    returning partition_key, rows, bytes, weft.mark_of(partition_key, path, case when v.is_outside then n end) as mark
   )
   select array(select g.partition_key from gone g union select b.partition_key from back b),
     coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
@@ -3383,12 +3385,13 @@ begin
   -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
   delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  select version, f.partition_key, v.org_id, n, n,
+    bit_xor(weft.mark_of(f.partition_key, f.path, case when v.is_outside then f.added_by end)), sum(f.rows), sum(f.bytes), count(*), weft.now()
   from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
   get diagnostics left_over = row_count;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), case when cardinality(touched) <= 100000 then touched end, rows_in, bytes_in, rows_out, weft.now(), by);
   -- What comes back is made of what it was made of when it was written.
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, row_number() over (), i.input_id, i.input_version_id, i.input_write, i.partitions
@@ -3512,11 +3515,12 @@ begin
   end if;
   if l.strategy = 'partition' then
     with written as materialized (
-      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
+      select w.number, w.keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), touched as (
       select k.key, max(w.number) as number, min(w.written_at) as since from written w cross join lateral (
-        select unnest(w.keys) as key) k
+        select unnest(w.keys) as key union all
+        select p.partition_key from weft.dataset_partition p where w.keys is null and p.version_id = v.id and p.last_write >= w.number) k
       group by k.key
     ), added as (
       insert into weft.live_unit as u (org_id, live_job_id, lane, kind, dedupe_key, said, since)
@@ -3528,7 +3532,7 @@ begin
     select count(*), max(w.number) into made, last from written w;
   else
     with written as materialized (
-      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
+      select w.number, w.keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), added as (
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
@@ -4534,8 +4538,8 @@ begin
     from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
     where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
   loop
-    if each.id is null or each.columns_by > each.seen or each.pinned is null and each.current_id is distinct from each.id
-      or each.pinned is distinct from 'write' and (each.partitions is null and each.last_write > each.write
+    if each.id is null or each.columns_by > each.seen or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id
+      or each.pinned is distinct from 'write' and ((each.partitions is null or each.pinned = 'since') and each.last_write > each.write
         or each.partitions is not null and (each.lost_by > each.write or exists (
           select 1 from weft.dataset_partition p
           where p.version_id = each.id and p.partition_key = any (each.partitions) and p.last_write > each.write)))
@@ -4549,7 +4553,7 @@ begin
       'content', case when each.partitions is null then each.content else weft.content_of(each.id, each.partitions) end);
   end loop;
   for each in
-    select w.number as write, w.mode, w.touched, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
+    select w.number as write, w.mode, w.keys, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
       d.current_id, d.producer_dag, d.producer_node
     from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt
       join weft.dataset_version v on v.id = w.version_id join weft.dataset d on d.id = v.dataset_id
@@ -4559,10 +4563,10 @@ begin
       unkept := 'adds';
       return;
     end if;
-    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write
+    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write or not each.is_whole and (each.keys is null
       or each.mode = 'replace' and (
         select count(*) from weft.dataset_partition p
-        where p.version_id = each.id and p.partition_key = any (each.touched) and p.last_write = each.write) < cardinality(each.touched)
+        where p.version_id = each.id and p.partition_key = any (each.keys) and p.last_write = each.write) < cardinality(each.keys))
     then
       unkept := 'moved';
       return;
@@ -4570,8 +4574,8 @@ begin
     producer := each.producer_dag || '/' || each.producer_node;
     items := items || jsonb_build_object(
       'role', case when each.is_whole then 'whole' when each.mode = 'replace' then 'replaced' else 'added' end,
-      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.touched,
-      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.touched) end);
+      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.keys, 'producer', producer,
+      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.keys) end);
   end loop;
   trace := nullif(items, '[]');
 end $$;
@@ -4583,17 +4587,21 @@ declare each record; now record; last record; late record; stands boolean; found
 begin
   for each in
     select * from jsonb_to_recordset(trace) as r (
-      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text, content bigint)
+      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text,
+      producer text, content bigint)
   loop
-    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, d.current_id, s.id as seen_id, s.number, s.last_write into now
+    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, v.last_write as own_write, d.current_id, d.deleted_at,
+      d.producer_dag || '/' || d.producer_node as producer, s.id as seen_id, s.number, s.last_write into now
     from weft.dataset d left join weft.dataset_version v on v.id = each.version and v.dataset_id = d.id
-      left join weft.dataset_version s on s.id = case when each.pinned is null then d.current_id else v.id end
+      left join weft.dataset_version s on s.id = case when coalesce(each.pinned, 'since') = 'since' then d.current_id else v.id end
     where d.org_id = org and d.id = each.dataset;
     stands := case
-      when now.id is null or now.collected_at is not null then false
-      when each.pinned is null and now.current_id is distinct from now.id then false
+      when now.id is null or now.collected_at is not null or now.deleted_at is not null then false
+      when coalesce(each.pinned, 'since') = 'since' and now.current_id is distinct from now.id then false
       when each.role = 'read' and now.schema_hash is distinct from each.schema then false
+      when each.role <> 'read' and each.producer is distinct from now.producer then false
       when each.pinned = 'write' then now.oldest_write <= each.write
+      when each.pinned = 'since' then now.own_write = each.write
       when each.role = 'added' then cardinality(each.partitions) = (
         select count(*) from weft.dataset_partition p
         where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)
@@ -4613,7 +4621,8 @@ begin
     select w.task_id, w.mode, last.partition_key into late from weft.dataset_write w
     where w.version_id = now.seen_id and w.number = last.last_write and (now.seen_id <> each.version or last.last_write > each.write);
     found := coalesce(found, '[]') || jsonb_build_object(
-      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number', now.number,
+      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number',
+      case when now.deleted_at is null then now.number end,
       'now_write', now.last_write, 'partition', nullif(late.partition_key, ''), 'by', late.task_id, 'mode', late.mode);
     exit when jsonb_array_length(found) = 3;
   end loop;
@@ -4950,10 +4959,6 @@ begin
   return count;
 end $_$;
 
-CREATE FUNCTION weft.without(all_of text[], others text[]) RETURNS text[]
-    LANGUAGE sql IMMUTABLE
-    RETURN ARRAY(SELECT DISTINCT k.key FROM unnest(without.all_of) k(key) WHERE (k.key <> ALL (COALESCE(without.others, '{}'::text[]))) ORDER BY k.key);
-
 CREATE TABLE weft.answer (
     org_id bigint NOT NULL,
     key bytea NOT NULL,
@@ -5246,8 +5251,7 @@ CREATE TABLE weft.dataset_write (
     node text,
     handler text,
     partitions integer NOT NULL,
-    touched text[] DEFAULT '{}'::text[] NOT NULL,
-    taken_away text[] DEFAULT '{}'::text[] NOT NULL,
+    keys text[],
     is_whole boolean DEFAULT false NOT NULL,
     adds_again boolean DEFAULT false NOT NULL,
     rows bigint NOT NULL,
@@ -6025,7 +6029,7 @@ CREATE TABLE weft.task_input (
     pinned text,
     seen bigint,
     read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text])))
+    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text, 'since'::text])))
 );
 
 CREATE TABLE weft.task_params (
