@@ -167,6 +167,7 @@ COMMANDS = {
     "dataset_storage.sh": [
         *("is weather@1.1", "2026-11-14", "3.5", "created totals", "orders is written by shop, node import"),
         *("would delete orders with 6 rows", "deleted orders with 6 rows", "orders is back with 6 rows"),
+    ],
     "deploy_live.sh": [
         *("1 file without a problem", "would deploy version 1 of orders, in effect at once", "deployed version 1"),
         *("in effect    version 1", "max_attempts", "deployed version 2 of orders, which is in effect", "try harder"),
