@@ -2453,6 +2453,14 @@ begin
     from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
       with ordinality as x (lane, kind, dedupe_key, said, place)
     order by x.place on conflict do nothing;
+    -- A version that is built beside the one in effect tells nobody.
+    insert into weft.outbox (org_id, kind, payload, ordering_key, actor)
+    select told.org_id, 'callback', x.payload, 'live:' || j.id || ':' || x.key, j.actor
+    from weft.live_job j join weft.live_dag d on d.id = j.dag_id
+      cross join rows from (json_to_recordset(told.callbacks) as (key text, payload json)) with ordinality as x (key, payload, place)
+    where j.id = told.live_job_id and (d.version_id is null
+      or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))
+    order by x.place;
     if json_array_length(told.files) > 0 then
       delete from weft.live_file f using json_to_recordset(told.files) as x (path text, tag text)
       where x.tag is null and f.live_job_id = told.live_job_id and f.path = x.path;
@@ -5421,6 +5429,7 @@ CREATE TABLE weft.staged_live (
     live_job_id bigint NOT NULL,
     states json DEFAULT '[]'::json NOT NULL,
     units json DEFAULT '[]'::json NOT NULL,
+    callbacks json DEFAULT '[]'::json NOT NULL,
     files json DEFAULT '[]'::json NOT NULL,
     rest interval,
     is_caught_up boolean
