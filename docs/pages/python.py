@@ -95,6 +95,7 @@ _GROUPS = {
     ],
     "Begin by itself": ["Schedules", "Schedule", "Backfill"],
     "Go on for ever": [
+        *("operator", "LiveContext", "LiveUnit"),
         *("DagDefinition", "read_dag", "Live", "DeployPlan", "JobPlan", "DatasetPlan", "InputPlan", "Touched"),
         *("RolledBack", "DagVersion", "LiveDag", "LiveJob", "OpenUnit", "OperatorState", "LiveBackfill"),
     ],

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from weft.worker.context import Context
     from weft.worker.datasets import TaskDataset, WriteResult
     from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
+    from weft.worker.live import LiveContext, LiveUnit, operator
     from weft.worker.registry import Registry, task
     from weft.worker.steps import Checkpoint, Checkpoints
 
@@ -162,8 +163,10 @@ _HOMES = {
     "LeaseLost": "weft.core.errors",
     "Live": "weft.sdk.live",
     "LiveBackfill": "weft.live.backfilling",
+    "LiveContext": "weft.worker.live",
     "LiveDag": "weft.live.looking",
     "LiveJob": "weft.live.looking",
+    "LiveUnit": "weft.worker.live",
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
     "Metric": "weft.jobs.metrics",
@@ -242,6 +245,7 @@ _HOMES = {
     "WriteResult": "weft.worker.datasets",
     "filtered": "weft.sdk.authoring.symbols",
     "group": "weft.sdk.authoring.branching",
+    "operator": "weft.worker.live",
     "read_dag": "weft.flow.live.reading",
     "read_definition": "weft.flow.reading",
     "register_handler": "weft.worker.handling",
@@ -316,8 +320,10 @@ __all__ = [
     "LeaseLost",
     "Live",
     "LiveBackfill",
+    "LiveContext",
     "LiveDag",
     "LiveJob",
+    "LiveUnit",
     "Materialized",
     "MergeConflict",
     "Metric",
@@ -397,6 +403,7 @@ __all__ = [
     "__version__",
     "filtered",
     "group",
+    "operator",
     "read_dag",
     "read_definition",
     "register_handler",

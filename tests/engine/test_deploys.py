@@ -13,6 +13,8 @@ import pytest
 import weft
 from live_scene import until
 from weft.live import swapping
+from weft.live.router import Router
+from weft.sdk.session import seeing
 from weft.worker.live import LiveContext, operator
 from weft.worker.registry import Registry
 
@@ -324,7 +326,9 @@ async def test_a_dataset_has_one_producer_whoever_deploys(scene: Scene) -> None:
             await scene.client.wait(handle.id, timeout=30)
     await scene.client.live.deploy(market(3))
     assert await swapping.run_once(scene.client.database) == 0
-    await until(lambda: swapping.run_once(scene.client.database))
+    # With a first turn of its jobs there is nothing that they would have to take up.
+    await Router(scene.client.database).run_once()
+    assert await swapping.run_once(scene.client.database) == 1
     with pytest.raises(weft.InvalidInput, match="weft deploy rollback market"):
         await scene.client.datasets.rollback("scaled@1")
 
@@ -431,3 +435,31 @@ async def test_a_plan_tells_who_reads_what_is_built_anew(scene: Scene) -> None:
     assert [(each.kind, each.name, each.node, each.dataset) for each in plan.touched] == [
         ("live", "reader", "copy", "scaled")
     ]
+
+
+async def test_a_plan_tells_which_workflows_have_read_what_is_built_anew_and_when_they_begin(scene: Scene) -> None:
+    @scene.registry.task(name="sum")
+    async def total(ctx: weft.Context) -> None:
+        rows = (await ctx.dataset("scaled").read()).to_pylist()
+        await ctx.dataset("totals").write([{"total": sum(row["id"] for row in rows)}])
+
+    nodes = {
+        "START": {"type": "start", "next": "sum"}, "sum": {"handler": "sum", "next": "END"}, "END": {"type": "end"},
+    }  # fmt: skip
+    async with scene.running():
+        await scene.client.live.deploy(market())
+        await scene.tick(1)
+        await scene.settled()
+        await scene.client.workflows.push({"workflow_id": "totals", "nodes": nodes})
+        job = await scene.client.jobs.submit("totals")
+        assert (await scene.client.jobs.wait(job.id, 30)).state == "completed"
+    touched = (await scene.client.live.plan(market(3))).touched
+    assert [(each.kind, each.name, each.node, each.dataset, each.schedule) for each in touched] == [
+        ("workflow", "totals", "sum", "scaled", None)
+    ]
+    await scene.client.schedules.add("totals", name="nightly", cron="@daily")
+    (reader,) = (await scene.client.live.plan(market(3))).touched
+    assert reader.schedule == "nightly"
+    # Nor is anybody told of it who may not see what it makes.
+    with seeing(frozenset()):
+        assert (await scene.client.live.plan(market(3))).touched == ()

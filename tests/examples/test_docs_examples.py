@@ -58,6 +58,18 @@ SCRIPTS = {
         "daily 2",
         "orders 6 ['id', 'day', 'price']",
     ],
+    "live_dags.py": [
+        "1 True [('orders', 'new'), ('totals', 'new')]",
+        "[('2026-11-14', 12.5, 'EUR'), ('2026-11-15', 5.0, 'EUR')]",
+        "[('orders', 'unchanged', ()), ('totals', 'changed', ('config.currency',))]",
+        "[('2026-11-14', 12.5, 'CHF'), ('2026-11-15', 5.0, 'CHF')]",
+        "1 was 2",
+        "[('2026-11-14', 12.5, 'EUR'), ('2026-11-15', 5.0, 'EUR')]",
+        "('orders@1',) 0",
+        "('order_totals@1',) 0",
+        "1",
+        "2",
+    ],
     "query_datasets.py": ["2026-11-14 15.0", "2026-11-15 15.0", "'day': '2026-11-1"],
     "live_sources.py": ["shop 1", "6 new", "0 new", "6 ['c0', 'c1', 'c2']", "sha256=", "kind='table'"],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
@@ -147,6 +159,13 @@ COMMANDS = {
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
     "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3"],
+    "deploy_live.sh": [
+        *("1 file without a problem", "would deploy version 1 of orders, in effect at once", "deployed version 1"),
+        *("in effect    version 1", "max_attempts", "deployed version 2 of orders, which is in effect", "try harder"),
+        *("version 1 of orders is in effect, was 2", "version 2 of orders is in effect, was 1", "changed"),
+        *("it is being built", "building", "gave up version 3", "paused totals of orders", "resumed totals of orders"),
+        *("no open units", "tries 0 units again", "builds version 4 of orders", "orders drains"),
+    ],
     "datasets.sh": [
         *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),
         *("orders is orders@1.3, was orders@1.2", "created finance", "orders is seen by admins, finance"),
@@ -224,6 +243,7 @@ TESTS = {"test_flows.py"}
 STATEMENTS = {"enqueue.sql", "grants.sql"}
 OTHERS = {
     "any_language.py",
+    "orders.yaml",
     "tile_raster.yaml",
     "live_sources.yaml",
     "live_table.yaml",
@@ -332,6 +352,7 @@ async def test_the_commands_of_a_page_work(
         "any_language.py",
         "reports.py",
         "rasters.py",
+        "orders.yaml",
         "tile_raster.yaml",
         "flows.py",
         "shop.py",

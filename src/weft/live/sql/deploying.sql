@@ -149,7 +149,7 @@ select v.id, v.number, v.state, v.live_at from weft.dag_version v where v.org_id
 -- name: version_before
 -- The last version before another that was in effect.
 select v.id, v.number, v.state, v.live_at from weft.dag_version v
-where v.org_id = $1 and v.dag_id = $2 and v.number < $3 and v.live_at is not null and v.state = 'retired' order by v.number desc limit 1;
+where v.org_id = $1 and v.dag_id = $2 and v.number < $3::int and v.live_at is not null and v.state = 'retired' order by v.number desc limit 1;
 
 -- name: stop_building
 update weft.live_dag d set building_id = null where d.org_id = $1 and d.id = $2 and d.building_id = $3 returning d.id;
