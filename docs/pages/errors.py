@@ -52,8 +52,10 @@ _ADVICE = {
     "tag_conflict": "Look at what the tag is now, and make your change on that; the message says who moved it.",
     "deploy_conflict": "Look at what the other has deployed, by `weft deploy FILE --plan`, and deploy again.",
     "merge_conflict": "Decide the fields that the message names, by `prefer` or a patch of one side, and merge again.",
-    "source_full": "Send it again after a while (`Retry-After`). See `weft live jobs` for what holds the source up, and give it more workers, or a higher `max_backlog`.",
-    "invalid_signature": "Sign as the source says, with the secret that the server has under the name of its `secret_env`. The server's log says what was wrong.",
+    "source_full": "Send it again after a while (`Retry-After`). See `weft live jobs` for what holds the source up, "
+    "and give it more workers, or a higher `max_backlog`.",
+    "invalid_signature": "Sign as the source says, with the secret that the server has under the name of its "
+    "`secret_env`. The server's log says what was wrong.",
     "unauthenticated": "Send a token that an admin of your org has made by `weft tokens create`, or a new one.",
     "forbidden": "Ask an admin of the org for the role that the message names.",
     "provider_unavailable": "Check that the identity provider can be reached from the server, at `WEFT_OIDC_ISSUER`.",

@@ -98,6 +98,7 @@ _GROUPS = {
         *("operator", "LiveContext", "LiveUnit"),
         *("DagDefinition", "read_dag", "Live", "DeployPlan", "JobPlan", "DatasetPlan", "InputPlan", "Touched"),
         *("RolledBack", "DagVersion", "LiveDag", "LiveJob", "OpenUnit", "OperatorState", "LiveBackfill"),
+        *("operator", "LiveContext", "LiveUnit"),
     ],
     "Look": [
         *(

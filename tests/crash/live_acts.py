@@ -79,5 +79,6 @@ async def collect(client: weft.Client) -> None:
 
 
 ACTS: dict[str, Callable[..., Awaitable[None]]] = {
-    "attempt": attempt, "route": route, "tick": tick, "deploy": deploy, "swap": swap, "rollback": roll_back, "collect": collect,
+    "attempt": attempt, "route": route, "tick": tick, "deploy": deploy, "swap": swap, "rollback": roll_back,
+    "collect": collect,
 }  # fmt: skip

@@ -97,10 +97,9 @@ async def test_what_is_killed_at_any_moment_ends_with_the_chain(conn: Conn, crew
             blocks = await table_of(conn, home, "blocks")
             candles = await table_of(conn, home, "candles")
             shown = [{name: row[name] for name in ("range_start", "open", "close", "n")} for row in candles]
-            return (
-                sorted(blocks, key=lambda row: row["number"]) == expected
-                and sorted(shown, key=lambda row: row["range_start"]) == candles_of(chain, 10)
-            )
+            return sorted(blocks, key=lambda row: row["number"]) == expected and sorted(
+                shown, key=lambda row: row["range_start"]
+            ) == candles_of(chain, 10)
 
         await until(is_alike, "the data are those of the chain", 120)
     assert await conn.fetchval("select count(*) from weft.live_unit where state = 'held'") == 0

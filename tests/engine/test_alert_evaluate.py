@@ -30,9 +30,7 @@ def told(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @with_and_without_a_database
-async def test_an_alert_begins_and_ends_once_for_each_key(
-    client: weft.Client, conn: Conn, registry: Registry
-) -> None:
+async def test_an_alert_begins_and_ends_once_for_each_key(client: weft.Client, conn: Conn, registry: Registry) -> None:
     scene = OperatorScene(client, conn, registry)
     async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
         await scene.add("quotes", None, quotes("OLD", 500, 500, 500))
@@ -40,7 +38,10 @@ async def test_an_alert_begins_and_ends_once_for_each_key(
         await scene.settled()
         await scene.add("quotes", None, quotes("A", 101, 99, 102) + quotes("B", 50))
         await scene.settled()
-        assert await conn.fetchval("select count(*) from weft.dataset_write w join weft.live_output o using (version_id)") == 0
+        assert (
+            await conn.fetchval("select count(*) from weft.dataset_write w join weft.live_output o using (version_id)")
+            == 0
+        )
         await scene.add("quotes", None, quotes("A", 103, 104, first=3) + quotes("B", 200, 201, first=1))
         await scene.settled()
         await scene.add("quotes", None, quotes("A", 105, 3, 2, first=5))
@@ -61,7 +62,10 @@ async def test_a_condition_over_an_aggregate_and_another_input(
     client: weft.Client, conn: Conn, registry: Registry
 ) -> None:
     scene = OperatorScene(client, conn, registry)
-    query = "select symbol, avg(price) as mean, any_value(l.most) as most from changes join limits l using (symbol) group by symbol"
+    query = (
+        "select symbol, avg(price) as mean, any_value(l.most) as most from changes join limits l using (symbol) "
+        "group by symbol"
+    )
     config = {"query": query, "condition": "mean > most", "key": ["symbol"]}
     async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
         await scene.put("limits", None, [{"symbol": "A", "most": 10}, {"symbol": "B", "most": 1000}])
@@ -93,7 +97,12 @@ async def test_receivers_are_told_with_a_signature_in_order_and_only_by_the_vers
             ]
             assert all(each.is_signed_by(secret) for each in got)
             first = got[0].json
-            assert (first["org"], first["dag"], first["job"], first["key"]) == ("default", "market", "high", {"symbol": "A"})
+            assert (first["org"], first["dag"], first["job"], first["key"]) == (
+                "default",
+                "market",
+                "high",
+                {"symbol": "A"},
+            )
             assert first["row"] == {"symbol": "A", "number": 1, "price": 102}
             await scene.settled()
             await in_effect_is_another(client, conn, scene.dag)
@@ -135,7 +144,10 @@ async def test_alerts_have_their_rest(client: weft.Client, conn: Conn, registry:
 async def test_a_condition_that_is_wrong_is_told(client: weft.Client, conn: Conn, registry: Registry) -> None:
     scene = OperatorScene(client, conn, registry)
     wrong = {
-        "column": ({"condition": "prize > 1"}, 'config.condition: line 2, column 1: Binder Error: Referenced column "prize"'),
+        "column": (
+            {"condition": "prize > 1"},
+            'config.condition: line 2, column 1: Binder Error: Referenced column "prize"',
+        ),
         "table": ({"condition": "true", "query": "select * from quots"}, "config.query: there is no table 'quots'"),
         "order": ({"condition": "true", "order_by": "number", "query": "select null as number"}, "rows have no order"),
         "url": (

@@ -89,9 +89,7 @@ async def test_a_feed_is_followed_and_taken_back_as_it_takes_back(
     assert [row["partition_key"] for row in keys][:2] == ["0000000000000000", "0000000000000010"]
 
 
-async def test_a_node_of_json_rpc_is_followed(
-    near: weft.Client, conn: Conn, registry: Registry, chain: Chain
-) -> None:
+async def test_a_node_of_json_rpc_is_followed(near: weft.Client, conn: Conn, registry: Registry, chain: Chain) -> None:
     scene = OperatorScene(near, conn, registry)
     chain.grow(25)
     feed = {"kind": "json_rpc", "url": chain.url + "/rpc", "batch": 3}
@@ -195,7 +193,9 @@ async def test_a_gap_that_stays_is_an_error_that_names_it(
     del chain.blocks[4]
     job = await follow(scene, config_of(http_feed(chain), give_up_after=3), max_attempts=1)
     async with weft.Worker(client=near, registry=registry), weft.Orchestrator(client=near):
-        assert "nothing sound came 3 times in succession; the last time: the feed has no item 4" in await scene.error(job)
+        assert "nothing sound came 3 times in succession; the last time: the feed has no item 4" in await scene.error(
+            job
+        )
         assert [row["number"] for row in await scene.rows("blocks")] == [0, 1, 2, 3]
 
 
@@ -211,7 +211,9 @@ async def test_whoever_asks_to_be_left_alone_is(
         await until(lambda: conn.fetchval("select rest_until > weft.now() + interval '590 s' from weft.live_source"))
         assert len(chain.requests) == 1
         chain.retry_after = None
-        await conn.execute("update weft.live_unit set run_at = weft.now(); update weft.live_source set rest_until = null")
+        await conn.execute(
+            "update weft.live_unit set run_at = weft.now(); update weft.live_source set rest_until = null"
+        )
         await until_like(scene, chain)
 
 

@@ -50,8 +50,8 @@ async def test_rows_that_an_update_added_are_joined_with_another_input_and_sprea
             "placed", "sql_transform", config, ["orders"], "placed", append=["id"],
         )  # fmt: skip
         await conn.execute(
-            "insert into weft.live_input (live_job_id, place, org_id, dataset_id, version_id, is_internal, routed_write) "
-            "select j.id, 1, 1, d.id, d.current_id, false, 1 from weft.live_job j, weft.dataset d "
+            "insert into weft.live_input (live_job_id, place, org_id, dataset_id, version_id, is_internal, "
+            "routed_write) select j.id, 1, 1, d.id, d.current_id, false, 1 from weft.live_job j, weft.dataset d "
             "where d.name = 'customers'"
         )
         await scene.add("orders", "mon", [{"id": 1, "customer": "ann"}])

@@ -1,8 +1,8 @@
-"""What functions of Python try in their limited process; each returns what it got, and ESCAPED where that is too much.
+"""What functions of Python try in their limited process; each returns what it got, ESCAPED where that is too much.
 
-Each does no harm to the machine where it succeeds: it touches only the world of the test, or asks for what there is not,
-which without walls is another error. ``{secret}``, ``{outside}``, ``{own}`` and ``{port}`` are places that they must not
-reach.
+Each does no harm to the machine where it succeeds: it touches only the world of the test, or asks for what there is
+not, which without walls is another error. ``{secret}``, ``{outside}``, ``{own}`` and ``{port}`` are places that they
+must not reach.
 """
 
 from __future__ import annotations

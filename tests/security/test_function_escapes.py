@@ -78,14 +78,16 @@ BOMBS = {
     "memory": "def transform(table):\n    x = [b'x' * 10**7 for _ in range(10**4)]\n    return {'n': [len(x)]}",
     "rows": "def transform(table): return {'n': list(range(100_000))}",
     "bytes": "def transform(table): return {'n': ['x' * 10_000_000]}",
-    "threads": "import threading\ndef transform(table):\n    while True: threading.Thread(target=transform, args=(0,)).start()",
+    "threads": (
+        "import threading\ndef transform(table):\n    while True: threading.Thread(target=transform, args=(0,)).start()"
+    ),
     "recursion": "def transform(table): return transform(table)",
     "a crash": "import ctypes\ndef transform(table): ctypes.string_at(0)",
     "an end": "import os\ndef transform(table): os._exit(0)",
     "an end by a signal": "import os, signal\ndef transform(table): os.kill(os.getpid(), signal.SIGKILL)",
     "a spill": "def transform(table):\n    f = open('spill/x', 'wb')\n    while True: f.write(b'x' * 10**6)",
-    "lies to whoever asked": "import os\ndef transform(table):\n    os.write(3, b'C' + b'\\xff' * 100)\n    return table",
-    "lies in good form": "import os\ndef transform(table):\n    os.write(3, b'E\\x00\\x00\\x00\\x02{}')\n    return table",
+    "lies to whoever asked": "import os\ndef transform(table): os.write(3, b'C' + b'\\xff' * 100)",
+    "lies in good form": "import os\ndef transform(table): os.write(3, b'E\\x00\\x00\\x00\\x02{}')",
     "no answer": "import os\ndef transform(table): os.close(3)",
     "an answer without an end": "import os\ndef transform(table):\n    while True: os.write(3, b'x' * 10**6)",
     "an answer that is no Arrow": (

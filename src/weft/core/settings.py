@@ -309,13 +309,13 @@ class Settings:
     fetch_allowed: tuple[str, ...] = _setting(
         (),
         _words,
-        "addresses that operators of live DAGs may fetch although they are not public: hosts, hosts with ports, networks "
-        "such as `10.1.0.0/16`, with commas between",
+        "addresses that operators of live DAGs may fetch although they are not public: hosts, hosts with ports, "
+        "networks such as `10.1.0.0/16`, with commas between",
     )
     dag_secrets: tuple[str, ...] = _setting(
         (),
         _words,
-        "the environment variables of a worker that live DAGs may name, such as the token of a feed; with commas between",
+        "environment variables of a worker that live DAGs may name, such as the token of a feed, with commas between",
     )
     compaction_depth: int = _setting(
         10, _at_most(1000), "after so many patches on a version of a workflow a new version is made of them"

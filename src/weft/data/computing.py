@@ -1,4 +1,4 @@
-"""A function of Python that somebody else wrote, over one table: runs in the process of a query, behind its walls only."""
+"""A function of Python that somebody else wrote, over one table: runs in the process of a query, behind its walls."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from weft.core.errors import did_you_mean
@@ -53,13 +54,21 @@ def read_part(model: type[Model], value: object, path: Path, problems: list[Prob
 
 
 def _problem(model: type[BaseModel], error: ErrorDetails, path: Path) -> Problem:
-    place, value, told = (*path, *error["loc"]), error["input"], error.get("ctx", {})
+    loc, part = _written(model, error["loc"])
+    place, value, told = (*path, *loc), error["input"], error.get("ctx", {})
     match error["type"]:
         case "missing":
-            return Problem("missing", place, f"`{error['loc'][-1]}` is missing")
+            return Problem("missing", place, f"`{loc[-1]}` is missing")
         case "extra_forbidden":
-            fields = _fields_at(model, error["loc"])
-            return Problem("unknown_field", place, unknown("field", str(error["loc"][-1]), fields), is_about_key=True)
+            return Problem("unknown_field", place, unknown("field", str(loc[-1]), fields_of(part)), is_about_key=True)
+        case "union_tag_not_found" | "union_tag_invalid":
+            words = re.findall(r"'([^']+)'", told.get("expected_tags", "")) or sorted(_tags(part, loc))
+            name = told["discriminator"].strip("'")
+            if "tag" not in told:
+                return Problem("missing", (*place, name), f"`{name}` is missing: one of {', '.join(words)}")
+            hint = did_you_mean(str(told["tag"]), words)
+            wanted = " or ".join(map(repr, words))
+            return Problem("bad_value", (*place, name), f"must be {wanted}, not {shown(told['tag'])}.{hint}")
         case "bad_duration" | "bad_next" as code:
             return Problem(code, place, error["msg"])
         case "bad_version" | "bad_items" | "bad_here":
@@ -85,14 +94,42 @@ def fields_of(model: type[BaseModel]) -> set[str]:
     return {field.alias or name for name, field in model.model_fields.items()}
 
 
-def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
-    """Return the fields of the part of a model in which something unknown stands."""
-    for step in loc[:-1]:
-        field = model.model_fields.get(str(step))
-        inner = _models_in(field.annotation) if field is not None else []
-        if inner:
-            model = inner[0]
-    return fields_of(model)
+def _written(model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], type[BaseModel]]:
+    """Return where something stands, as it is written, and the part of a model that it stands in.
+
+    Of parts of several kinds Pydantic names the kind as if it were a place.
+    """
+    found: list[int | str] = []
+    kinds: dict[str, type[BaseModel]] = {}
+    for step in loc:
+        if kinds and str(step) in kinds:
+            model, kinds = kinds[str(step)], {}
+            continue
+        if found and found[-1] in _names(model):
+            inner = _models_in(_names(model)[found[-1]].annotation)
+            model = inner[0] if len(inner) == 1 else model
+        found.append(step)
+        field = _names(model).get(step)
+        kinds = {} if field is None or field.discriminator is None else _kinds(field)
+    return tuple(found), model
+
+
+def _names(model: type[BaseModel]) -> dict[int | str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _kinds(field: FieldInfo) -> dict[str, type[BaseModel]]:
+    """Return the parts that may stand in a field, by what each says of its kind."""
+    name = str(field.discriminator)
+    return {
+        word: model
+        for model in _models_in(field.annotation)
+        for word in getattr(model.model_fields[name].annotation, "__args__", ())
+    }
+
+
+def _tags(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    return list(_kinds(_names(model)[loc[-1]]))
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -88,6 +88,7 @@ class Attempt:
                 write=self._write_now, beat=self.beat, beat_interval=beat_interval(claim.heartbeat_timeout),
                 job_id=claim.job_id, node=claim.node, ask=self._ask, shutdown=self.env.shutdown,
                 pool=self.env.pool, workshop=self.env.workshop,
+                timeout=None if self.timeout is None else self.timeout.total_seconds(),
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()

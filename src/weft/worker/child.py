@@ -217,7 +217,7 @@ def _run(request: dict[str, Any], line: _Line) -> dict[str, Any]:
         write=lambda output: _write(handler, output, request["inline_limit"]),
         beat=lambda: line.beat(request), beat_interval=request["beat_interval"], job_id=request["job_id"],
         node=request["node"], ask=lambda verb, arguments: line.ask(request, verb, arguments), shutdown=line.shutdown,
-        workshop=Workshop(told_settings(request["settings"]), is_lasting=False),
+        timeout=request["timeout"], workshop=Workshop(told_settings(request["settings"]), is_lasting=False),
     )  # fmt: skip
     RUNNING.set(_InChild(context))
     if (spans := tracer()) is not None:

@@ -51,7 +51,7 @@ class Context:
         write: Callable[[Any], str] = lambda output: encode(output, "output"),
         beat: Callable[[], None] = lambda: None, beat_interval: float | None = None, job_id: int | None = None,
         node: str | None = None, ask: Ask | None = None, shutdown: Shutdown | None = None, pool: Any = None,
-        workshop: Workshop | None = None,
+        workshop: Workshop | None = None, timeout: float | None = None,
     ) -> None:  # fmt: skip
         self.task_id = task_id
         self.attempt = attempt
@@ -62,6 +62,7 @@ class Context:
         self.ask = ask
         self.pool = pool
         self.workshop = workshop
+        self.timeout = timeout
         self._steps: Steps | None = None
         self._children: Children | None = None
         self._datasets: dict[str, TaskDataset] = {}

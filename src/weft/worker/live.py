@@ -30,7 +30,10 @@ class LiveUnit:
     """One unit of work of a live job, as `LiveContext.unit` has it.
 
     ``kind`` is ``bootstrap``, ``update`` or ``partition`` for what was written into an input, ``event``, ``tick``,
-    ``file``, ``row`` or ``slice`` for what came from a source; ``said`` has the rest of it.
+    ``file``, ``row`` or ``slice`` for what came from a source; ``said`` has the rest of it. Example::
+
+        if live.unit.kind == "event":
+            print(live.unit.lane, live.unit.payload["symbol"])
     """
 
     id: str

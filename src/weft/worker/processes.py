@@ -165,6 +165,7 @@ class Child:
              "worker_id": worker_id, "job_id": claim.job_id, "node": claim.node,
              "inline_limit": settings.inline_limit if has_database else None,
              "value_limit": settings.value_limit, "beat_interval": beat_interval(claim.heartbeat_timeout),
+             "timeout": None if claim.timeout is None else claim.timeout.total_seconds(),
              "settings": settings_to_tell(settings)}
         )  # fmt: skip
         copying = asyncio.create_task(self._copy_output(log))

@@ -27,10 +27,8 @@ def settings_to_tell(settings: Settings) -> dict[str, Any]:
 
 def told_settings(told: dict[str, Any]) -> Settings:
     """Return the settings that another process has told."""
-    words = {name: tuple(told[name]) for name in _WORDS}
-    return Settings(
-        **{name: told[name] for name in _COUNTS}, **words, query_timeout=timedelta(seconds=told["query_timeout"])
-    )
+    said: dict[str, Any] = {name: tuple(told[name]) for name in _WORDS} | {name: told[name] for name in _COUNTS}
+    return Settings(**said, query_timeout=timedelta(seconds=told["query_timeout"]))
 
 
 class Workshop:

@@ -24,6 +24,7 @@ jobs:
     activation: source
     operator: block_follower
     source: {kind: continuous, poll: 1s}
+    config: {feed: {kind: http, url: "https://example.com/ticks?from={from}", hash: hash}, columns: {price: double}}
     outputs: [ticks]
     update_strategy: append
     unique_key: [number]
@@ -36,6 +37,7 @@ jobs:
     runtime: worker
     operator: range_aggregator
     execution_strategy: PerPartition
+    config: {column: number, size: 60, aggregates: {high: max(price)}}
     idle_timeout: 5m
     inputs: [ticks]
     outputs: [candles, gaps]
@@ -149,7 +151,7 @@ def test_a_sound_dag_is_read_with_what_it_leaves_out(tmp_path: Path) -> None:
 
 
 def test_an_operator_of_ones_own_is_its_handler() -> None:
-    jobs = changed(candles__operator="spread").jobs
+    jobs = changed(candles__operator="spread", candles__config={"anything": 1}).jobs
     assert jobs["candles"].handler == "spread"
 
 
@@ -160,8 +162,10 @@ def test_a_hash_is_of_what_a_job_means_and_of_all_before_it() -> None:
     def differing(checked: CheckedDag, **nonces: int) -> set[str]:
         return {name for name, found in config_hashes(checked.jobs, nonces).items() if found != hashes[name]}
 
-    assert differing(changed(ticks__config={"url": "x"})) == {"ticks", "candles", "alerts"}
-    assert differing(changed(candles__config={"span": 60})) == {"candles", "alerts"}
+    feed = {"kind": "http", "url": "https://example.com/other?from={from}"}
+    candles = {"column": "number", "size": 60, "aggregates": {"high": "max(price)"}}
+    assert differing(changed(ticks__config={"feed": feed})) == {"ticks", "candles", "alerts"}
+    assert differing(changed(candles__config={**candles, "size": 3600})) == {"candles", "alerts"}
     assert differing(changed(alerts__config={"handler": "market:alert", "above": 99})) == {"alerts"}
     assert differing(changed(candles__outputs=["candles"])) == {"candles", "alerts"}
     assert differing(changed(ticks__source={"kind": "continuous", "poll": 2})) == {"ticks", "candles", "alerts"}
@@ -170,7 +174,7 @@ def test_a_hash_is_of_what_a_job_means_and_of_all_before_it() -> None:
     for field, value in (
         ("timeout_seconds", "5m"), ("max_attempts", 7), ("priority", 3), ("description", "words"), ("queue", "fast"),
         ("on_failure", "skip"), ("runtime", "dispatcher"), ("scaling", {"max_concurrency": 1}), ("idle_timeout", "0"),
-        ("config", {}), ("update_strategy", "replace"),
+        ("config", {**candles, "size": "1m", "late": "amend", "by": []}), ("update_strategy", "replace"),
     ):  # fmt: skip
         assert differing(changed(**{f"candles__{field}": value})) == set(), field
     assert differing(changed(ticks__source={"poll": "1000ms", "kind": "continuous"})) == set()
@@ -217,4 +221,57 @@ def test_the_schema_and_the_loader_accept_and_refuse_the_same() -> None:
         assert not any(validator.iter_errors(data)), source
 
 
-PINNED = {"ticks": "0239cab1be31", "candles": "91459c54efc9", "alerts": "fdc91bada6a8"}
+FEED = {"kind": "http", "url": "https://example.com/?from={from}"}
+CONFIGS: list[tuple[str, dict[str, Any], bool]] = [
+    ("block_follower", {"feed": FEED}, True),
+    ("block_follower", {"feed": {"kind": "json_rpc", "url": "https://example.com/"}, "columns": {"a": "text"}}, True),
+    ("block_follower", {"feed": {"kind": "sql", "dsn_env": "X", "query": "select 1"}, "start": -5}, True),
+    ("block_follower", {"feed": {**FEED, "headers": {"X": {"env": "Y", "prefix": "Bearer "}, "Z": "z"}}}, True),
+    ("block_follower", {"feed": FEED, "columns": {"a": {"path": "b.c", "type": "bigint"}}}, True),
+    ("block_follower", {"feed": FEED, "columns": {"a": {"path": "b.c"}}}, False),
+    ("block_follower", {"feed": FEED, "columns": {"a": "int"}}, False),
+    ("block_follower", {"feed": {**FEED, "kind": "ftp"}}, False),
+    ("block_follower", {"feed": {**FEED, "headers": {"X": {"value": "Y"}}}}, False),
+    ("block_follower", {"feed": FEED, "max_batch": 0}, False),
+    ("block_follower", {}, False),
+    ("range_aggregator", {"column": "n", "size": "1m", "aggregates": {"x": "sum(a)"}, "lateness": "5s"}, True),
+    ("range_aggregator", {"column": "n", "size": 10, "aggregates": {}}, False),
+    ("range_aggregator", {"column": "n", "size": 10, "aggregates": {"x": "sum(a)"}, "late": "never"}, False),
+    ("sql_transform", {"sql": "select 1", "tables": {"a": "b"}, "partition": "none"}, True),
+    ("sql_transform", {"sql": ""}, False),
+    ("alert_evaluate", {"condition": "a > 1", "for": 3, "cooldown": "5m", "callback_url": "https://x/"}, True),
+    ("alert_evaluate", {"condition": "a > 1", "cooldown": 0}, True),
+    ("alert_evaluate", {"condition": "a > 1", "for": 0}, False),
+    ("alert_evaluate", {"condition": "a > 1", "severity": "dire"}, False),
+    ("http_fetch", {"url": "https://example.com/{at:%Y}", "format": "csv", "columns": {"a": "date"}}, True),
+    ("http_fetch", {"url": "https://example.com/", "format": "xml"}, False),
+    ("udf", {"code": "def transform(table): return table"}, True),
+    ("udf", {"code": "x", "entry": "a.b"}, False),
+    ("python", {"handler": "mine", "more": 1}, True),
+    ("python", {"more": 1}, False),
+]
+
+
+@pytest.mark.parametrize(("operator", "config", "is_sound"), CONFIGS)
+def test_what_an_operator_is_told_is_checked_by_its_own_model_and_by_the_schema(
+    operator: str, config: dict[str, Any], is_sound: bool
+) -> None:
+    job = {
+        "activation": "reactive", "operator": operator, "execution_strategy": "PerUpdate", "inputs": ["x"],
+        "outputs": ["y"], "config": config,
+    }  # fmt: skip
+    data = {"dag": "market", "jobs": {"job": job}}
+    checked = check_dag(Document(data))
+    assert checked.is_sound == is_sound, checked.problems
+    assert any(jsonschema.Draft202012Validator(dag_schema()).iter_errors(data)) != is_sound
+
+
+def test_a_hash_that_nobody_could_follow_is_refused() -> None:
+    config = {"feed": {**FEED, "hash": "h", "next": "n"}}
+    job = {"activation": "source", "operator": "block_follower", "source": {"kind": "continuous"}, "config": config}
+    problems = check_dag(Document({"dag": "market", "jobs": {"job": job}})).problems
+    assert "leave out next, and say number" in str(problems[0])
+    assert problems[0].path == ("jobs", "job", "config", "feed")
+
+
+PINNED = {"ticks": "ddffa2778b05", "candles": "d5cc05b66cd2", "alerts": "5cb1650212b9"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -56,8 +56,8 @@ class RangeAggregator(Part):
     size: Size = Field(description="How many numbers a range has; of times seconds, or a text such as 1m.")
     by: list[Column] = Field(default_factory=list, description="Columns by whose values a range has several rows.")
     aggregates: Annotated[dict[Column, Sql], Field(min_length=1)] = Field(
-        description="The columns of the output, each an aggregate of DuckDB such as `sum(price)`; `first` and `last` go "
-        "by the column of the order."
+        description="The columns of the output, each an aggregate of DuckDB such as `sum(price)`; `first` and `last` "
+        "go by the column of the order."
     )
     lateness: Lateness = Field(
         default=0, description="How far behind the highest number rows may come before their range is complete."
@@ -92,7 +92,9 @@ _HEADERS = "Headers of each request: texts, or secrets by the name of their vari
 class TypedColumn(Part):
     """A column of the output: where in an item its value is, and of which type."""
 
-    path: Path | None = Field(default=None, description=f"Where the value is: {_PATH}; the name of the column unless said.")
+    path: Path | None = Field(
+        default=None, description=f"Where the value is: {_PATH}; the name of the column unless said."
+    )
     type: Literal["bigint", "double", "decimal", "boolean", "text", "json", "timestamp", "date"] = Field(
         description="The type of the column."
     )
@@ -102,12 +104,15 @@ def _typed_column(value: object) -> object:
     return {"type": value} if isinstance(value, str) else value
 
 
+_TYPES: dict[str, Any] = {"enum": list(get_args(TypedColumn.model_fields["type"].annotation))}
+_TYPED = {
+    "type": "object",
+    "properties": {"path": {"type": "string", "maxLength": 500}, "type": _TYPES},
+    "required": ["type"],
+    "additionalProperties": False,
+}
 TypedColumns = dict[
-    Column,
-    Annotated[
-        TypedColumn,
-        BeforeValidator(_typed_column),
-    ],
+    Column, Annotated[TypedColumn, BeforeValidator(_typed_column), WithJsonSchema({"anyOf": [_TYPES, _TYPED]})]
 ]
 _COLUMNS = "The columns of the output: a type, or where in an item the value is and its type; all fields unless said."
 
@@ -120,8 +125,12 @@ class HttpFeed(Part):
         description="The address, with places for {from} and {to}, or {after} and {limit}, or {cursor} of a feed that "
         "says where to go on."
     )
-    items: Path = Field(default="", description=f"Where in the answer the list of items is: {_PATH}; all of it unless said.")
-    number: Path | None = Field(default="number", description="Where in an item its number is; null for a feed without.")
+    items: Path = Field(
+        default="", description=f"Where in the answer the list of items is: {_PATH}; all of it unless said."
+    )
+    number: Path | None = Field(
+        default="number", description="Where in an item its number is; null for a feed without."
+    )
     hash: Path | None = Field(default=None, description="Where in an item its hash is.")
     parent_hash: Path | None = Field(default=None, description="Where in an item the hash of the one before is.")
     next: Path | None = Field(default=None, description="Where in the answer the {cursor} of the next request is.")

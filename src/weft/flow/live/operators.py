@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft.flow.live.configs import AlertEvaluate, BlockFollower, HttpFetch, RangeAggregator, SqlTransform, Udf
 from weft.flow.model import HandlerName
 
 PYTHON = "python"
@@ -23,12 +24,13 @@ class PythonConfig(AnyConfig):
 
 # By name; what is not here is an operator of one's own.
 OPERATORS: dict[str, type[BaseModel]] = {
-    "alert_evaluate": AnyConfig,
-    "block_follower": AnyConfig,
-    "http_fetch": AnyConfig,
+    "alert_evaluate": AlertEvaluate,
+    "block_follower": BlockFollower,
+    "http_fetch": HttpFetch,
     PYTHON: PythonConfig,
-    "range_aggregator": AnyConfig,
-    "sql_transform": AnyConfig,
+    "range_aggregator": RangeAggregator,
+    "sql_transform": SqlTransform,
+    "udf": Udf,
 }
 # Before the names of handlers of operators that come with Weft.
 OWN = "live."

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
 from weft.flow.live.model import SOURCES, DagDefinition
+from weft.flow.live.operators import OPERATORS
 
 _DESCRIPTION = (
     "A live DAG: jobs that go on for ever, and the datasets between them. `weft validate` checks more than a JSON "
@@ -39,7 +42,18 @@ def dag_schema() -> dict[str, Any]:
         "description": job["properties"]["source"]["description"],
         "default": None,
     }
+    _, configs = models_json_schema(
+        [(model, "validation") for model in OPERATORS.values()], by_alias=True, ref_template="#/$defs/{model}"
+    )
+    schema["$defs"] |= configs["$defs"]
     job["allOf"] = [
+        *(
+            {
+                "if": {"properties": {"operator": {"const": name}}},
+                "then": {"required": ["config"], "properties": {"config": {"$ref": f"#/$defs/{model.__name__}"}}},
+            }
+            for name, model in OPERATORS.items()
+        ),
         {"if": {"properties": {"activation": {"const": "source"}}}, "then": _SOURCE, "else": _REACTIVE},
         {
             "if": {"required": ["update_strategy"], "properties": {"update_strategy": {"const": "append"}}},

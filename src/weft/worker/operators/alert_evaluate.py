@@ -143,8 +143,10 @@ def _short(text: str) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it."""
-    return value if value is None or isinstance(value, (bool, int, float, str)) else orjson.loads(
-        orjson.dumps(value, default=str)
+    return (
+        value
+        if value is None or isinstance(value, (bool, int, float, str))
+        else orjson.loads(orjson.dumps(value, default=str))
     )
 
 

@@ -131,7 +131,9 @@ class _Follower:
                 break
             if before is not None and item.parent is not None and item.parent != before:
                 if not found:
-                    raise Unavailable(f"item {item.number} does not follow on the one before: the feed changes just now")
+                    raise Unavailable(
+                        f"item {item.number} does not follow on the one before: the feed changes just now"
+                    )
                 break
             found.append(item)
             before = item.hash

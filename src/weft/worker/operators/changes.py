@@ -38,7 +38,9 @@ async def inputs_named(
             continue
         if (dataset := known.get(name.lower())) is None:
             hint = did_you_mean(name, [CHANGES, *live.inputs, *aliases])
-            raise InvalidInput(field, f"there is no table {name!r}: there are `changes` and the inputs of the job.{hint}")
+            raise InvalidInput(
+                field, f"there is no table {name!r}: there are `changes` and the inputs of the job.{hint}"
+            )
         found[name] = await live.input(dataset).files()
     return found
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from weft.core.errors import InvalidInput
-from weft.flow.durations import seconds_of
 
 if TYPE_CHECKING:
     from weft.worker.live import LiveContext
@@ -28,6 +27,5 @@ def configured(live: LiveContext, model: type[M]) -> M:
 
 def seconds_allowed(live: LiveContext) -> int:
     """Return how long a query of a unit may take: as long as the unit itself, or else as any query."""
-    said = live.document.get("timeout_seconds")
-    general = live.workshop.settings.query_timeout.total_seconds()
-    return math.ceil(general if said is None else seconds_of(said))
+    said = live.task.timeout
+    return math.ceil(live.workshop.settings.query_timeout.total_seconds() if said is None else said)

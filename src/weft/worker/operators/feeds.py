@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Feed(ABC):
         found = [self._item(row) for row in rows]
         if self.has_numbers:
             found.sort(key=lambda item: item.number or 0)
-            for one, other in zip(found, found[1:], strict=False):
+            for one, other in itertools.pairwise(found):
                 if one.number == other.number:
                     raise Unavailable(f"the feed has two items of number {one.number}")
         return found
@@ -209,4 +210,3 @@ def _plain(value: Any) -> Any:
     """Return a value of PostgreSQL as Arrow takes it."""
     is_plain = value is None or isinstance(value, (str, int, float, bool, bytes, Decimal, date, time))
     return value if is_plain else str(value)
-

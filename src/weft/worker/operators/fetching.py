@@ -1,4 +1,4 @@
-"""Fetches over HTTP for operators: from addresses that were looked at, so much at most, and no longer than it may take."""
+"""Fetches over HTTP for operators: from addresses that were looked at, so much at most, and for so long at most."""
 
 from __future__ import annotations
 

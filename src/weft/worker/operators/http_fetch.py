@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import orjson
 import pyarrow as pa
-import pyarrow.csv as csv
+from pyarrow import csv
 
 from weft.core.errors import InvalidInput
 from weft.core.signals import Snooze

@@ -33,10 +33,10 @@ def between(intervals: Iterable[Iterable[int]], low: int | None, high: int | Non
     """Return what lies between two numbers, both included; None is without an end."""
     found: Intervals = []
     for first, last in intervals:
-        first = first if low is None else max(first, low)
-        last = last if high is None else min(last, high)
-        if first <= last:
-            found.append([first, last])
+        begin = first if low is None else max(first, low)
+        end = last if high is None else min(last, high)
+        if begin <= end:
+            found.append([begin, end])
     return found
 
 

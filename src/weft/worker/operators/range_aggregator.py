@@ -8,7 +8,7 @@ tried, in whichever order units of several partitions come, and also when the in
 |---|---|
 | `ranges` | the highest number that was seen, and the ranges that are open |
 | `in:PARTITION` | the ranges of which a partition of the input has rows |
-| `at:NUMBER` | of 1,000 ranges: which partitions have rows of them, up to which write they were read, which are closed |
+| `at:NUMBER` | of 1,000 ranges: which partitions have rows of them, up to which write they were read, which are done |
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ async def _call(live: LiveContext, config: Udf, files: DatasetFiles, partition: 
     with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
         async with local_files(files.root, files.location, files.names) as paths:
             try:
-                async with queries.compute(config.code, config.entry, Attached(CHANGES, paths), schema, limits) as answer:
+                async with queries.compute(
+                    config.code, config.entry, Attached(CHANGES, paths), schema, limits
+                ) as answer:
                     await spool(live, answer, file)
             except InvalidQuery as problem:
                 raise InvalidInput(_FIELD, problem.problem) from None
