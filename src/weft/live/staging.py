@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weft.queue.steps import Fence
 
 SQL = Statements("weft.live", "sql/staging.sql")
+FILES = Statements("weft.live", "sql/file.sql")
 LONGEST_KEY, LONGEST_PATH = 400, 600
 # Of what a source finds it makes so many units at a time.
 MOST_UNITS = 10_000
@@ -103,8 +104,8 @@ async def changed_files(
     """
     job_id = (await _job(conn, fence))["id"]
     paths, tags = [path for path, _ in files], [tag for _, tag in files]
-    changed = await conn.fetch(SQL.changed_files, job_id, paths, tags, settle)
-    gone = await conn.fetch(SQL.gone_files, job_id, *within, paths, _MOST_GONE)
+    changed = await conn.fetch(FILES.changed_files, job_id, paths, tags, settle)
+    gone = await conn.fetch(FILES.gone_files, job_id, *within, paths, _MOST_GONE)
     return {"changed": [dict(row) for row in changed], "gone": [row["path"] for row in gone]}
 
 
