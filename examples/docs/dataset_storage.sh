@@ -12,9 +12,9 @@ weft query "select day, degrees from weather"
 weft datasets create totals --storage postgres
 # docs: end table
 
-# docs: begin hand-over
+# docs: begin hand_over
 weft datasets hand-over orders --to shop/import --reason "the import has moved into a workflow"
-# docs: end hand-over
+# docs: end hand_over
 
 # docs: begin delete
 weft datasets delete orders

@@ -165,12 +165,20 @@ async def test_a_view_shows_what_readers_see_and_nobody_else_may_read_it(
     assert await shown() == [{"other": 1.5}]
     await client.datasets.rollback("orders@1")
     assert await shown() == [{"id": 1, "more": None}]
+    may = "select has_table_privilege('stranger', $1, 'select')"
     await conn.execute("drop role if exists stranger; create role stranger")
     try:
         for name in (view, f"weft_data.{next(iter(await tables(conn)))}"):
-            assert not await conn.fetchval("select has_table_privilege('stranger', $1, 'select')", name)
+            assert not await conn.fetchval(may, name)
+        await conn.execute(f"grant select on {view} to stranger")
+        await client.datasets.rollback("orders@2")
+        assert await shown() == [{"other": 1.5}]
+        assert await conn.fetchval(may, view), "what was granted stays"
+        await conn.execute(f"create view public.mine as select other from {view}")
+        with pytest.raises(weft.DatasetBusy, match="other views are made of its view"):
+            await client.datasets.rollback("orders@1")
     finally:
-        await conn.execute("drop role stranger")
+        await conn.execute("drop view if exists public.mine; drop owned by stranger; drop role stranger")
 
 
 async def test_what_nobody_sees_is_collected_and_nothing_else(

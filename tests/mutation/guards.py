@@ -57,11 +57,14 @@ FILES = {
     "staging": "catalog/sql/staging.sql",
     "collecting": "catalog/sql/collecting.sql",
     "publishing": "db/migrations/sql/0006_datasets.sql",
-    "traces": "db/migrations/sql/0006_traces.sql",
-    "explain": "catalog/sql/explain.sql",
+    "lineage": "catalog/sql/lineage.sql",
+    "diff": "catalog/sql/diff.sql",
+    "openlineage": "catalog/sql/openlineage.sql",
     "rows": "catalog/sql/rows.sql",
     "registering": "catalog/sql/registering.sql",
     "keeping": "catalog/sql/keeping.sql",
+    "traces": "db/migrations/sql/0006_traces.sql",
+    "explain": "catalog/sql/explain.sql",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -208,6 +211,13 @@ GUARDS: list[Guard] = [
     *_of("dataset.files", "test_datasets", "and f.added_by <= $3", ("(f.removed_by is null or f.removed_by > $3)", "true")),
     *_of("dataset.partitions", "test_dataset_guards", "p.org_id = $1 and"),
     *_of("dataset.latest_partitions", "test_dataset_guards", "p.org_id = $1 and"),
+    *_of("lineage.inputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
+    *_of("lineage.outputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
+    *_of("lineage.column_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
+    *_of("lineage.column_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
+    *_of("lineage.state_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true"),
+         ("where f.removed_by is null or f.removed_by > u.write", "")),
+    *_of("lineage.state_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
     *_of("staging.holder", "test_dataset_guards", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
     *_of("staging.stage", "test_dataset_guards", "and s.task_id = $2", "and s.partitions is null"),
     *_of("publishing.publish_write", "test_dataset_guards", "and p.last_write > staged.seen", "and s.partitions is not null",
@@ -794,14 +804,20 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     *(
-        (Guard(f"explain.{name}", text), "the ids are those of a task which was found in its org")
-        for name, text in {
-            "decision": "t.org_id = $1 and",
-            "names": "d.org_id = $1 and",
-            "inputs": "i.org_id = $1 and",
+        (Guard(statement, text), "the ids are those of datasets and versions which were found in the org")
+        for statement, text in {
+            "lineage.has_column_edges": "e.org_id = $1 and",
+            "lineage.has_more_files": "f.org_id = $1 and",
+            "lineage.write": "w.org_id = $1 and",
+            "diff.touched_partitions": "f.org_id = $1 and",
+            "diff.compared_partitions": "f.org_id = $1 and",
+            "diff.rows": "v.org_id = $1 and",
+            "diff.columns": "w.org_id = $1 and",
+            "diff.before": "v.org_id = $1 and",
+            "openlineage.inputs": "i.org_id = $1 and",
+            "openlineage.columns": "e.org_id = $1 and",
         }.items()
     ),
-    (Guard("traces.trace_problems", "d.org_id = org and"), "what is kept of an org has ids of its datasets"),
     *(
         (Guard(name, text), "the id is that of a dataset which was found in its org, and is locked")
         for name, text in {
@@ -815,6 +831,15 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     (Guard("publishing.register_files", "for no key update"), "whoever registers has locked the dataset"),
+    *(
+        (Guard(f"explain.{name}", text), "the ids are those of a task which was found in its org")
+        for name, text in {
+            "decision": "t.org_id = $1 and",
+            "names": "d.org_id = $1 and",
+            "inputs": "i.org_id = $1 and",
+        }.items()
+    ),
+    (Guard("traces.trace_problems", "d.org_id = org and"), "what is kept of an org has ids of its datasets"),
     (
         Guard("dataset.unknown_roles", "r.org_id = $1 and"),
         "a role of another org grants nothing to anybody of this one",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.catalog import dataset_reading, datasets
+from weft.catalog import column_origins, dataset_reading, datasets
 from weft.catalog.dataset_reading import DatasetState, File, Named, Partition
 from weft.catalog.datasets import ALONE, SQL, Producer
 from weft.core.checks import check_number, check_text
@@ -58,7 +58,7 @@ class Staged:
     """What a write has brought: its files by partition, and what the columns are with it.
 
     ``seen`` is the write that it goes by, where another one meanwhile would make it wrong; ``schema`` has the columns
-    as they are told and as Arrow has them.
+    as they are told and as Arrow has them. ``columns_from`` says what columns are made of, each with one of the others.
     """
 
     id: int
@@ -68,6 +68,7 @@ class Staged:
     seen: int | None
     seen_schema: str | None
     schema: Mapping[str, Any]
+    columns_from: Sequence[Sequence[Any]] = ()
 
 
 async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None, int]:
@@ -133,16 +134,18 @@ async def begin(
         await conn.execute(SQL.create, org_id, name, None, orjson.dumps(STORAGE).decode(), actor)
         row = await conn.fetchrow(SQL.lock, org_id, name)
         assert row is not None
-    await _require_producer(conn, org_id, name, row, _producer(holder))
-    if unique_key:
-        if len(set(unique_key)) < len(unique_key):
-            raise InvalidInput("unique_key", "names a column twice")
-        await _require_key(conn, org_id, name, row, list(unique_key))
+    if unique_key and len(set(unique_key)) < len(unique_key):
+        raise InvalidInput("unique_key", "names a column twice")
     follows, version_id = not is_breaking, row["current_id"]
     if holder["live_job_id"] is not None:
+        # Who writes it and by which key was said by its deploy, of each version apart.
         follows, version_id = False, await _live_version(conn, holder, name, row, is_breaking=is_breaking)
-    elif version_id is None or is_breaking:
-        version_id = await _add_version(conn, org_id, row, actor)
+    else:
+        await _require_producer(conn, org_id, name, row, _producer(holder))
+        if unique_key:
+            await _require_key(conn, org_id, name, row, list(unique_key))
+        if version_id is None or is_breaking:
+            version_id = await _add_version(conn, org_id, row, actor)
     begun = await conn.fetchrow(
         STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, follows, is_breaking, mode
     )
@@ -162,9 +165,12 @@ async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
     kind = await conn.fetchval(STAGING.kind, staged.id)
     files = [_checked_file(each, staged.id, keys, ENDINGS.get(kind, "parquet")) for each in staged.files]
     columns = _checked_columns(staged.schema)
+    names = [each["name"] for each in columns["columns"]]
+    origins = await column_origins.checked(conn, fence, staged.columns_from, names)
     told = await conn.fetchval(
         STAGING.stage, staged.id, fence.task_id, fence.attempt, keys, staged.is_whole, orjson.dumps(files).decode(),
         staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), schema_digest(columns),
+        orjson.dumps(origins).decode() if origins else None,
     )  # fmt: skip
     if told is None:
         raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")
@@ -226,7 +232,7 @@ async def _require_producer(conn: type_Connection, org_id: int, name: str, row: 
     if row["producer_dag"] is None:
         await conn.execute(SQL.one_output_at_a_time, org_id, *mine)
         await conn.execute(SQL.set_producer, org_id, row["id"], *mine)
-    elif (row["producer_dag"], row["producer_node"]) != mine:
+    elif row["is_live"] or (row["producer_dag"], row["producer_node"]) != mine:
         known = Producer(row["producer_dag"], row["producer_node"])
         raise InvalidInput(
             "dataset", f"{name} is written by {known} and by nobody else, and this is {Producer(*mine)}: write another "

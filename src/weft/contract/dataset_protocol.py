@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft.catalog.column_origins import MOST
 from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS, MOST_FILES, MOST_ROWS
 from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.contract.bounds import Name, Text
@@ -14,6 +15,7 @@ from weft.contract.wire import Id
 
 _Count = Field(ge=0, le=LARGEST)
 _Key = Field(max_length=LONGEST_KEY)
+_Origin = Annotated[list[Text | list[Text]], Field(min_length=2, max_length=2)]
 
 
 class ReadDataset(Held):
@@ -30,12 +32,12 @@ class ListFiles(Held):
     partitions: list[Text] | None = Field(None, max_length=100_000)
     after_partition: Text = Field("", max_length=LONGEST_KEY)
     after_id: Id | None = None
+    since: int = Field(-1, ge=-1, le=LARGEST, description="Only files that came after this write.")
     pinned: Literal["version", "write"] | None = Field(None, description="As it was told with the state.")
     seen: int | None = Field(None, ge=0, le=LARGEST, description="As it was told with the state.")
     for_write: bool = Field(
         False, description="Whether they are read only to leave out rows that are there already, and are no input."
     )
-    since: int = Field(-1, ge=-1, le=LARGEST, description="Only files that came after this write.")
 
 
 class ListPartitions(Held):
@@ -101,6 +103,11 @@ class StageWrite(Held):
     seen: int | None = Field(None, ge=0, le=LARGEST)
     seen_schema: Text | None = Field(None, max_length=64)
     schema_: StagedSchema = Field(alias="schema")
+    columns_from: list[_Origin] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description='What columns are made of: each with one of the others, `orders.price` or `["orders", "price"]`.',
+    )
 
 
 class RowColumn(BaseModel):

@@ -262,9 +262,13 @@ class Upkeep:
         self.stager = Stager(database)
         self._rescuer = Rescuer(database, settings, has_settled)
         # A receiver that does not answer holds up nothing but its like.
-        here = {kind: sink for kind, sink in sinks.items() if kind != OutboxKind.CALLBACK}
-        outside = {kind: sink for kind, sink in sinks.items() if kind == OutboxKind.CALLBACK}
-        self._drainers = Drainer(database, worker_id, here), Drainer(database, worker_id, outside, CALLBACKS_AT_ONCE)
+        outside = OutboxKind.CALLBACK, OutboxKind.OPENLINEAGE
+        here = {kind: sink for kind, sink in sinks.items() if kind not in outside}
+        apart = [{str(kind): sinks[kind]} for kind in outside if kind in sinks]
+        self._drainers = (
+            Drainer(database, worker_id, here),
+            *(Drainer(database, worker_id, each, CALLBACKS_AT_ONCE) for each in apart),
+        )
         self._services: tuple[Service, ...] = (
             self.stager, self._rescuer, Admitter(database), JobTimer(database), *self._drainers,
             Pruner(database, settings), Collector(database, open_blobs(settings)), Sealer(database),

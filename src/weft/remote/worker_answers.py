@@ -43,7 +43,10 @@ _DATASETS = {
     dataset_answers.ADD_ROWS: "dataset/rows/add",
     dataset_answers.READ_ROWS: "dataset/rows",
 }
-_LIVE = {live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage"}
+_LIVE = {
+    live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage",
+    live_answers.FILES: "live/files",
+}  # fmt: skip
 
 
 class RemoteBlobs:

@@ -59,28 +59,42 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "StateTold": {
         "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,
         "location": "1/381002207845156620/3/", "is_outside": False, "storage": "parquet", "schema": None,
-        "root": "s3://acme-data/weft", "pinned": None, "seen": 12,
+        "root": "s3://acme-data/weft",
+        "pinned": None, "seen": 12,
     },
     "RowsTold": {"rows": [[1, ["1"]], [2, [None]]]},
     "WriteBegun": {
         "id": ID, "version_id": ID, "location": "1/381002207845156620/3/", "write": 12, "schema": None,
         "schema_hash": None, "storage": "parquet", "root": "s3://acme-data/weft",
     },
-    "Explanation": {
-        "has_run": True, "cause": "changed", "advice": None, "inputs": ["orders@3.13"],
-        "text": f"run: input orders is at 3.13, the output of task {ID} was made of 3.12",
-    },
     "LiveJobTold": {
         "dag": "market", "name": "candles", "document": {"operator": "range_aggregator", "config": {"size": 100}},
         "inputs": [{"name": "ticks", "version": 3}], "outputs": ["candles"],
     },
     "StateRemembered": {"version": 3, "state": {"cursor": 120}},
+    "Explanation": {
+        "has_run": True, "cause": "changed", "advice": None, "inputs": ["orders@3.13"],
+        "text": f"run: input orders is at 3.13, the output of task {ID} was made of 3.12",
+    },
     "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
     "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},
     "Dataset": {
         "name": "orders", "description": "What was ordered, by day.", "storage": {"kind": "parquet"},
         "read_roles": ["finance"], "unique_key": None, "version": 3, "write": 12, **_HAS, "written_at": LATE,
+    },
+    "ColumnChange": {"name": "discount", "old": None},
+    "DatasetDiff": {
+        "old": "orders@3.11", "new": "orders@3.12", "unique_key": ["id"], "common": ["id", "day", "price"],
+        "rows_before": 1100, "rows_after": 1200, "partitions_added": 1, "partitions_removed": 0,
+        "partitions_rewritten": 0,
+    },
+    "PartitionChange": {"key": "2026-11-14", "change": "added", "rows_before": 0, "rows_after": 100},
+    "Lineage": {"root": "orders", "is_cut": False},
+    "LineageEdge": {"source": "orders", "target": "daily", "at": EARLY, "partitions": None},
+    "LineagePlace": {
+        "name": "orders", "dataset": "orders", "column": None, "version": None, "write": None, "depth": 0,
+        "job_id": None, "written_at": LATE, "made_of_unseen": False, "used_by_unseen": False,
     },
     "DatasetState": {
         "name": "orders", "version": 3, "write": 12, "location": "1/381002207845156620/3/", "storage": "parquet",
@@ -98,6 +112,14 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "code": "unknown_node", "severity": "error", "message": "next: there is no node 'lod'. Did you mean 'load'?",
         "hint": "Did you mean 'load'?", "path": "nodes.fetch.next", "file": None, "line": 4, "column": 9,
     },
+    "DagVersion": {
+        "number": 4, "state": "live", "version_hash": DIGEST, "live_at": LATE, "retired_at": None,
+        "message": "five minutes, not one",
+    },
+    "DatasetPlan": {"name": "candles", "action": "rebuilt", "job": "candles", "version": 3},
+    "DeployPlan": {
+        "dag": "market", "version": 4, "base": 3, "replaces": None, "at_once": False, "warnings": [],
+    },
     "Ended": {"id": ID, "state": "completed", "reason": None, "error": None, "output": {"rows": 240}},
     "Finding": {"code": "digest", "what": f"artifact {ID}", "problem": "its content is not what its digest says",
                 "mended": None},
@@ -108,6 +130,30 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "GraphItem": {**_TASK, "item": 0, "attempt": 1},
     "GraphNode": {**_NODE, "caption": "etl:fetch", "group": None, "job_ids": [], **_PLACE},
     "HealthCheck": {"name": "database", "text": "answers in 1 ms", "advice": None},
+    "InputPlan": {"name": "rates", "job": "candles", "producer": "bank, node rates"},
+    "JobPlan": {"name": "candles", "action": "changed", "fields": ["config.span"], "upstream": [], "resumed": False},
+    "LiveBackfill": {
+        "job": "candles", "first_key": "2026-11-01", "last_key": None, "at_once": 2, "partitions": 14, "made": 5,
+        "running": 2, "held": 0, "ended_at": None, "cancelled_at": None,
+    },
+    "LiveDag": {
+        "name": "market", "version": 4, "building": None, "paused_at": None, "live_at": LATE, "jobs": 3, "units": 2,
+        "held": 0, "writes": 0, "oldest_at": LATE,
+    },
+    "LiveJob": {
+        "name": "candles", "state": "running", "activation": "reactive", "operator": "range_aggregator",
+        "runtime": "worker", "strategy": "partition", "is_live": True, "is_building": False, "paused_at": None,
+        "units": 2, "held": 0, "writes": 0, "oldest_at": LATE, "is_behind": False, "completed": 1204, "failed": 0,
+        "last_error": None, "last_active_at": LATE, "next_at": None, "inputs": ["ticks"], "outputs": ["candles@3"],
+        "config_hash": DIGEST,
+    },
+    "OpenUnit": {
+        "kind": "partition", "lane": "2026-11-14", "state": "running", "since": MOMENT, "run_at": None,
+        "said": {"dataset": "ticks", "version": 3, "write": 12, "partitions": ["2026-11-14"]}, "error": None,
+    },
+    "OperatorState": {"key": "default", "version": 7, "state": {"cursor": 1204}, "updated_at": LATE},
+    "RolledBack": {"dag": "market", "version": 3, "was": 4},
+    "Touched": {"kind": "live", "name": "alerts", "node": "watch", "dataset": "candles", "schedule": None},
     "Job": {
         **_JOB, "inputs": {"day": "2026-11-14"}, "result": {"rows": 240}, "error": None, "parent_id": None,
         "base_kind": "tag", "labels": {"team": "maps"}, "rerun_of": None, "patch": None, "tag_positions": {},

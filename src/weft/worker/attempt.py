@@ -90,7 +90,7 @@ class Attempt:
                 task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
                 write=self._write_now, beat=self.beat, beat_interval=beat_interval(claim.heartbeat_timeout),
                 job_id=claim.job_id, node=claim.node, ask=self._ask, shutdown=self.env.shutdown,
-                pool=self.env.pool,
+                pool=self.env.pool, workshop=self.env.workshop,
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()

@@ -28,15 +28,16 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
             return {
                 "dataset_id": str(found.dataset_id), "version_id": str(found.version_id), "name": found.name,
                 "version": found.version, "write": found.write, "location": found.location, "schema": schema,
-                "is_outside": found.is_outside, "storage": found.storage, "root": root, "pinned": named.pinned,
-                "seen": seen,
+                "is_outside": found.is_outside, "storage": found.storage, "root": root,
+                "pinned": named.pinned, "seen": seen,
             }  # fmt: skip
         case _ if verb == FILES:
             after = said["after_partition"], 0 if said["after_id"] is None else check_id(said["after_id"])
             files = await dataset_writing.list_files(
                 conn, fence, check_id(said["version_id"]), check_number(said["write"], "write", 0, 2**62),
                 said["partitions"], after, PAGE, since=check_number(said.get("since", -1), "since", -1, 2**62),
-                pinned=said.get("pinned"), seen=said.get("seen"), is_input=not said.get("for_write", False),
+                pinned=said.get("pinned"), seen=said.get("seen"),
+                is_input=not said.get("for_write", False),
             )  # fmt: skip
             return [[file.partition, str(file.id), file.path, file.rows, file.bytes] for file in files]
         case _ if verb == PARTITIONS:
@@ -56,7 +57,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 fence,
                 Staged(
                     check_id(said["id"]), said["partitions"], said["is_whole"], said["files"], said["seen"],
-                    said["seen_schema"], said["schema"],
+                    said["seen_schema"], said["schema"], said.get("columns_from") or (),
                 ),
             )  # fmt: skip
             return None

@@ -23,6 +23,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 EXECUTORS = ("async", "thread", "process")
+# Handlers of operators of live DAGs that come with Weft: every registry knows them, and loads one when it is asked for.
+OWN_OPERATORS = "live."
 
 
 @dataclass
@@ -84,6 +86,8 @@ class Registry:
     def get(self, name: str) -> AnyHandler | None:
         """Return the handler of that name, if there is one; or a function of a module that is admitted."""
         known = self._handlers.get(name)
+        if known is None and name.startswith(OWN_OPERATORS):
+            known = own_operator(name)
         return self._entrypoint(name) if known is None and self._modules else known
 
     def knows(self, name: str) -> bool:
@@ -209,6 +213,13 @@ def retry_policy(retry: object) -> Retry:
     if type(retry) is not int or not 0 <= retry < MAX_ATTEMPTS:
         raise InvalidInput("retry", f"must be a weft.Retry or a number of further attempts, not {retry!r}")
     return Retry(max_attempts=retry + 1)
+
+
+def own_operator(name: str) -> AnyHandler | None:
+    """Return the handler of an operator that comes with Weft."""
+    from weft.worker.operators.known import handler_named
+
+    return handler_named(name.removeprefix(OWN_OPERATORS))
 
 
 def _place(function: Callable[..., Any]) -> tuple[str, str]:

@@ -110,10 +110,10 @@ end $$;
 
 -- name: show_table
 -- Lets the view of a dataset show the version that readers see, with the columns of that; drops it when there is nothing to
--- show. Whoever reads through it for long keeps nobody waiting: then what would change it is void.
+-- show. Whoever may read it may do so on. Whoever reads through it for long keeps nobody waiting: then what would change it is void.
 create function weft.show_table(dataset bigint, is_shown boolean default true) returns void language plpgsql security definer
   set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
-declare found record; named text; taken text;
+declare found record; named text; taken text; shown text; readers text[]; reader text;
 begin
   select d.name, d.storage ->> 'kind' as kind, d.deleted_at, o.slug, v.id as version, v.columns into found
   from weft.dataset d join weft.org o on o.id = d.org_id left join weft.dataset_version v on v.id = d.current_id
@@ -125,16 +125,31 @@ begin
   if octet_length(named) > 63 then
     named := 'd' || dataset;
   end if;
-  execute format('drop view if exists weft_data.%I', named);
   if found.columns is null or found.deleted_at is not null or not is_shown then
+    execute format('drop view if exists weft_data.%I', named);
     return;
   end if;
   select string_agg(format('t.%I', c.value ->> 'name'), ', ' order by c.place) into taken
   from json_array_elements(found.columns -> 'columns') with ordinality as c (value, place);
-  execute format('create view weft_data.%I as select %s from %s t join weft.dataset_file f on f.version_id = %s and f.removed_by is null '
+  shown := format('view weft_data.%I as select %s from %s t join weft.dataset_file f on f.version_id = %s and f.removed_by is null '
     'and f.path = t._write || ''-'' || t._file || ''.rows''', named, taken, weft.data_table(found.version), found.version);
-exception when lock_not_available then
-  raise exception 'dataset %: somebody reads through its view', found.name using errcode = 'WF007';
+  begin
+    execute 'create or replace ' || shown;
+  exception when invalid_table_definition then
+    select array_agg(case a.grantee when 0 then 'public' else a.grantee::regrole::text end) into readers
+    from pg_class c cross join lateral aclexplode(c.relacl) a
+    where c.oid = format('weft_data.%I', named)::regclass and a.privilege_type = 'SELECT' and a.grantee <> c.relowner;
+    execute format('drop view weft_data.%I', named);
+    execute 'create ' || shown;
+    foreach reader in array coalesce(readers, '{}') loop
+      execute format('grant select on weft_data.%I to %s', named, reader);
+    end loop;
+  end;
+exception
+  when lock_not_available then
+    raise exception 'dataset %: somebody reads through its view', found.name using errcode = 'WF007';
+  when dependent_objects_still_exist then
+    raise exception 'dataset %: other views are made of its view, and need the columns that it has', found.name using errcode = 'WF007';
 end $$;
 
 -- name: tables_are_granted

@@ -45,7 +45,7 @@ begin
       'content', case when each.partitions is null then each.content else weft.content_of(each.id, each.partitions) end);
   end loop;
   for each in
-    select w.number as write, w.mode, w.keys, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
+    select w.number as write, w.mode, w.touched, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
       d.current_id, d.producer_dag, d.producer_node
     from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt
       join weft.dataset_version v on v.id = w.version_id join weft.dataset d on d.id = v.dataset_id
@@ -55,10 +55,10 @@ begin
       unkept := 'adds';
       return;
     end if;
-    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write or not each.is_whole and (each.keys is null
-      or each.mode = 'replace' and (
+    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write
+      or not each.is_whole and each.mode = 'replace' and (
         select count(*) from weft.dataset_partition p
-        where p.version_id = each.id and p.partition_key = any (each.keys) and p.last_write = each.write) < cardinality(each.keys))
+        where p.version_id = each.id and p.partition_key = any (each.touched) and p.last_write = each.write) < cardinality(each.touched)
     then
       unkept := 'moved';
       return;
@@ -66,8 +66,8 @@ begin
     producer := each.producer_dag || '/' || each.producer_node;
     items := items || jsonb_build_object(
       'role', case when each.is_whole then 'whole' when each.mode = 'replace' then 'replaced' else 'added' end,
-      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.keys, 'producer', producer,
-      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.keys) end);
+      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.touched, 'producer', producer,
+      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.touched) end);
   end loop;
   trace := nullif(items, '[]');
 end $$;
