@@ -22,6 +22,7 @@ from bench import (
     schedules,
     server_worker,
     sizes,
+    sources,
     streams,
     workflows,
 )
@@ -33,7 +34,7 @@ from bench.report import Figure, print_table, write_json
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules", "datasets", "query-overhead"),
+    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules", "sources", "datasets", "query-overhead"),
     *("server-requests", "server-lists", "server-streams", "server-worker", "dev", "sizes"),
 )
 
@@ -65,6 +66,7 @@ def main() -> None:
             "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
             "schedules": lambda: schedules.measure_schedules(server, 1000 // scale, repeat),
+            "sources": lambda: _sources(server, scale, repeat),
             "datasets": lambda: _datasets(server, scale, repeat),
             "query-overhead": lambda: queries.measure_queries(200 // scale),
             "server-streams": lambda: streams.measure_streams(server, scale),
@@ -99,6 +101,11 @@ def main() -> None:
 async def _datasets(server: str, scale: int, repeat: int) -> list[Figure]:
     written = await datasets.measure_writes(server, 10_000_000 // scale, repeat)
     return written + await datasets.measure_catalog(server, 1_000_000 // scale, 500)
+
+
+async def _sources(server: str, scale: int, repeat: int) -> list[Figure]:
+    ticked = await sources.measure_ticks(server, 1000 // scale, repeat)
+    return ticked + await sources.measure_events(server, 100_000 // scale, repeat)
 
 
 def _command(options: argparse.Namespace) -> str:

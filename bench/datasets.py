@@ -110,6 +110,8 @@ async def measure_catalog(server: str, partitions: int, looks: int) -> list[Figu
             await conn.execute("update weft.dataset set current_id = $2 where id = $1", made, version)
             for statement in _PARTS:
                 await conn.execute(statement, version, partitions)
+            for statement in _MADE_OF:
+                await conn.execute(statement, made, version, partitions)
             await conn.execute("analyze")
             bare = await _p99(looks, lambda place: conn.fetchval("select 1"))
 
@@ -121,6 +123,11 @@ async def measure_catalog(server: str, partitions: int, looks: int) -> list[Figu
                 "the newest partitions": lambda place: client.datasets.partitions("many", latest=True, limit=100),
                 "the newest writes": lambda place: client.datasets.writes("many", limit=100),
                 "the dataset": lambda place: client.datasets.show("many"),
+                "lineage of the dataset": lambda place: client.datasets.lineage("many"),
+                "lineage of a column": lambda place: client.datasets.lineage(f"many.c{place % 100}"),
+                "lineage of a partition's write": lambda place: client.datasets.lineage(
+                    f"read@1.{1 + place * 7919 % partitions}", direction="down", depth=1
+                ),
             }
             for name, call in cases.items():
                 took = await _p99(looks, call)
@@ -145,6 +152,29 @@ _PARTS = (
     """insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
        select $1, 1, 'p' || lpad((n * 7919 % $2::bigint)::text, 9, '0'), n || '-1.parquet', 1000, 20000, n
        from generate_series(1, $2::bigint) as n""",
+)
+
+
+# What it is made of: a dataset of which each write has read another state, and a hundred others, with their columns.
+_MADE_OF = (
+    """with read as (
+         insert into weft.dataset (org_id, name, storage, actor, last_version)
+         values (1, 'read', '{}', 'bench', 1) returning id),
+       version as (
+         insert into weft.dataset_version (
+           org_id, dataset_id, number, config_hash, location, last_write, current_at, actor)
+         select 1, read.id, 1, 'x', '1/2/1/', $3::bigint, weft.now(), 'bench' from read returning id, dataset_id),
+       edge as (
+         insert into weft.dataset_edge (org_id, input_id, output_id) select 1, v.dataset_id, $1::bigint from version v)
+       insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write)
+       select $2::bigint, n, 1, 1, v.dataset_id, v.id, n from version v, generate_series(1, $3::bigint) as n""",
+    """with others as (
+         insert into weft.dataset (org_id, name, storage, actor)
+         select 1, 'other ' || n, '{}', 'bench' from generate_series(1, 100) as n
+         where $2::bigint > 0 and $3::bigint > 0 returning id),
+       edge as (insert into weft.dataset_edge (org_id, input_id, output_id) select 1, o.id, $1::bigint from others o)
+       insert into weft.column_edge (org_id, output_id, output_column, input_id, input_column, last_at)
+       select 1, $1::bigint, 'c' || c, o.id, 'c' || c, weft.now() from others o, generate_series(0, 99) as c""",
 )
 
 

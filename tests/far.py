@@ -22,7 +22,8 @@ class FarClient(weft.Client):
     token: str
 
     def _worker_store(self) -> RemoteStore:
-        return RemoteStore(self.address, self.token, weft.Settings.load(environ={}, home=self.settings.home))
+        own = {"home": self.settings.home, "files_roots": self.settings.files_roots}
+        return RemoteStore(self.address, self.token, weft.Settings.load(environ={}, **own))
 
 
 @asynccontextmanager

@@ -76,6 +76,7 @@ _GROUPS = {
             "SubmittedJob",
             "Jobs",
             "JobHandle",
+            "NewEvent",
             "SentEvent",
             "Job",
             "JobSummary",
@@ -90,9 +91,14 @@ _GROUPS = {
     ],
     "Data": [
         *("Datasets", "Dataset", "Column", "Producer", "DatasetState", "DatasetVersion", "DatasetWrite", "Partition"),
-        *("TaskDataset", "WriteResult", "QueryAnswer"),
+        *("TaskDataset", "WriteResult", "QueryAnswer", "Lineage", "LineagePlace", "LineageEdge", "DatasetDiff"),
+        *("ColumnChange", "PartitionChange", "RowDiff", "RowChange", "columns_of_query", "Untold"),
     ],
     "Begin by itself": ["Schedules", "Schedule", "Backfill"],
+    "Go on for ever": [
+        *("DagDefinition", "read_dag", "Live", "DeployPlan", "JobPlan", "DatasetPlan", "InputPlan", "Touched"),
+        *("RolledBack", "DagVersion", "LiveDag", "LiveJob", "OpenUnit", "OperatorState", "LiveBackfill"),
+    ],
     "Look": [
         *(
             "Task",
@@ -105,6 +111,7 @@ _GROUPS = {
             "AuditFinding",
             "Page",
             "Why",
+            "Explanation",
         ),
         *(
             "QueueInfo",
@@ -123,6 +130,7 @@ _GROUPS = {
     "Errors": [
         "Forbidden",
         "KeyReused",
+        "SourceFull",
         "ServerUnavailable",
         "TooLarge",
         "Unauthenticated",
@@ -134,6 +142,7 @@ _GROUPS = {
             "WriteConflict",
             "DatasetBusy",
             "DataUnavailable",
+            "DeployConflict",
             "WaitTimeout",
             "TaskFailed",
             "JobFailed",

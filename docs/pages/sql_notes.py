@@ -40,7 +40,8 @@ PARAMETERS = {
     (
         "add_effect",
         "kind",
-    ): "`enqueue_task`; a `callback` is added by the engine when a job ends, `route_event` when an event is sent",
+    ): "`enqueue_task`; the engine adds `callback` when a job ends, `route_event` when an event is sent, "
+    "`openlineage` when a dataset is written",
     ("add_effect", "payload"): (
         "of `enqueue_task`: an object with `handler` and any of `params`, `queue`, `priority`, `idempotency_key`, "
         "`delay`, `max_attempts`, `timeout`, `heartbeat_timeout`, `concurrency_key`; times in seconds"

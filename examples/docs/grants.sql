@@ -40,17 +40,21 @@ grant select on weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
 grant select (digest) on weft.blob_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
 grant select, insert, update, delete on weft.event to shop_worker;
-grant select, insert, update, delete on weft.output_cache to shop_worker;
+grant select, insert, update, delete on weft.output_cache, weft.task_reuse to shop_worker;
 grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
 grant select, update on weft.schedule, weft.backfill to shop_worker;
 grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, weft.dataset_partition,
   weft.staged_write to shop_worker;
 grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to shop_worker;
+grant select, insert, update on weft.column_edge to shop_worker;
 grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows,
   weft.drop_table, weft.show_table to shop_worker;
-grant select on weft.tag to shop_worker;
-grant insert on weft.artifact to shop_worker;
+grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset,
+  weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.live_backfill, weft.operator_state,
+  weft.staged_live to shop_worker;
+grant select, insert, update on weft.tag to shop_worker;
+grant insert on weft.tag_move, weft.artifact to shop_worker;
 grant select, insert on weft.job_label to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;
@@ -72,6 +76,10 @@ grant select, delete on weft.task_blob to shop_flows;
 grant select on weft.task, weft.task_done to shop_flows;
 grant delete on weft.blob to shop_flows;
 grant select, insert, update, delete on weft.schedule, weft.backfill to shop_flows;
+grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset,
+  weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.live_backfill to shop_flows;
+grant select on weft.operator_state to shop_flows;
+grant select, insert, update on weft.dataset, weft.dataset_version to shop_flows;
 grant select on weft.job to shop_flows;
 -- docs: end workflows
 

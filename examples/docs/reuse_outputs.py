@@ -48,9 +48,14 @@ async def main() -> None:
         # docs: end again
 
         # docs: begin ignore
-        fresh = await client.jobs.submit(DEFINITION, {"places": ["Ulm"]}, cache=False)
+        fresh = await client.jobs.submit(DEFINITION, {"places": ["Ulm"]}, cache="refresh")
         print((await client.jobs.wait(fresh.id, timeout=30)).result)
         # docs: end ignore
+
+        # docs: begin explain
+        for node in await client.jobs.nodes(fresh.id):
+            print(node.node, (await client.explain(node.id)).text)
+        # docs: end explain
 
         # docs: begin clear
         for each in await client.cached_outputs():

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
+    from weft.catalog.dataset_diff import ColumnChange, DatasetDiff, PartitionChange
     from weft.catalog.dataset_reading import DatasetState, Partition
     from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
     from weft.catalog.datasets import Column, Dataset, Producer
+    from weft.catalog.explaining import Explanation
+    from weft.catalog.lineage import Lineage, LineageEdge, LineagePlace
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
-    from weft.core.data_errors import DatasetBusy, DataUnavailable, WriteConflict
+    from weft.core.data_errors import DatasetBusy, DataUnavailable, DeployConflict, WriteConflict
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -33,10 +36,20 @@ if TYPE_CHECKING:
     )
     from weft.core.job_states import JobState
     from weft.core.query_errors import InvalidQuery, QueryCancelled, QueryCrashed, QueryLimitReached
-    from weft.core.server_errors import Forbidden, KeyReused, ServerUnavailable, TooLarge, Unauthenticated
+    from weft.core.server_errors import (
+        Forbidden,
+        KeyReused,
+        ServerUnavailable,
+        SourceFull,
+        TooLarge,
+        Unauthenticated,
+    )
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
+    from weft.data.sql_lineage import Untold, columns_of_query
+    from weft.flow.live.model import DagDefinition
+    from weft.flow.live.reading import read_dag
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
@@ -44,9 +57,13 @@ if TYPE_CHECKING:
     from weft.jobs.graph import GraphEdge, GraphGroup, GraphItem, GraphNode, JobGraph
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
-    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, SentEvent
+    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, NewEvent, SentEvent
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
+    from weft.live.backfilling import LiveBackfill
+    from weft.live.dag_versions import DagVersion
+    from weft.live.looking import LiveDag, LiveJob, OpenUnit, OperatorState
+    from weft.live.plans import DatasetPlan, DeployPlan, InputPlan, JobPlan, Touched
     from weft.live.schedules import Backfill, Schedule
     from weft.queue.audit import AuditEntry
     from weft.queue.cache import CachedOutputs
@@ -66,10 +83,13 @@ if TYPE_CHECKING:
     from weft.sdk.client import Client
     from weft.sdk.datasets import Datasets, QueryAnswer
     from weft.sdk.jobs import Jobs
+    from weft.sdk.live import Live
+    from weft.sdk.live_deploys import RolledBack
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.orgs import Orgs
     from weft.sdk.reruns import Rerun
     from weft.sdk.roles import Roles
+    from weft.sdk.row_diff import RowChange, RowDiff
     from weft.sdk.running import run, submit
     from weft.sdk.schedules import Schedules
     from weft.sdk.submitted import SubmittedJob
@@ -103,15 +123,23 @@ _HOMES = {
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
     "Column": "weft.catalog.datasets",
+    "ColumnChange": "weft.catalog.dataset_diff",
     "Context": "weft.worker.context",
+    "DagDefinition": "weft.flow.live.model",
+    "DagVersion": "weft.live.dag_versions",
     "DataUnavailable": "weft.core.data_errors",
     "DatabaseUnavailable": "weft.core.errors",
     "Dataset": "weft.catalog.datasets",
     "DatasetBusy": "weft.core.data_errors",
+    "DatasetDiff": "weft.catalog.dataset_diff",
+    "DatasetPlan": "weft.live.plans",
     "DatasetState": "weft.catalog.dataset_reading",
     "DatasetVersion": "weft.catalog.dataset_versions",
     "DatasetWrite": "weft.catalog.dataset_versions",
     "Datasets": "weft.sdk.datasets",
+    "DeployConflict": "weft.core.data_errors",
+    "DeployPlan": "weft.live.plans",
+    "Explanation": "weft.catalog.explaining",
     "Finding": "weft.history.model",
     "Forbidden": "weft.core.server_errors",
     "GraphEdge": "weft.jobs.graph",
@@ -122,6 +150,7 @@ _HOMES = {
     "HandlerResult": "weft.worker.handling",
     "Health": "weft.jobs.health",
     "HealthCheck": "weft.jobs.health",
+    "InputPlan": "weft.live.plans",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "InvalidQuery": "weft.core.query_errors",
@@ -134,20 +163,31 @@ _HOMES = {
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobPage": "weft.jobs.model",
+    "JobPlan": "weft.live.plans",
     "JobState": "weft.core.job_states",
     "JobSummary": "weft.jobs.model",
     "Jobs": "weft.sdk.jobs",
     "KeyLimit": "weft.queue.queues",
     "KeyReused": "weft.core.server_errors",
     "LeaseLost": "weft.core.errors",
+    "Lineage": "weft.catalog.lineage",
+    "LineageEdge": "weft.catalog.lineage",
+    "LineagePlace": "weft.catalog.lineage",
+    "Live": "weft.sdk.live",
+    "LiveBackfill": "weft.live.backfilling",
+    "LiveDag": "weft.live.looking",
+    "LiveJob": "weft.live.looking",
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
     "Metric": "weft.jobs.metrics",
+    "NewEvent": "weft.jobs.model",
     "NewTask": "weft.queue.model",
     "NewToken": "weft.catalog.model",
     "NodeWhy": "weft.jobs.why",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
+    "OpenUnit": "weft.live.looking",
+    "OperatorState": "weft.live.looking",
     "Orchestrator": "weft.sdk.orchestrator",
     "Org": "weft.catalog.model",
     "OrgRole": "weft.catalog.model",
@@ -155,6 +195,7 @@ _HOMES = {
     "OutboxRow": "weft.queue.outbox",
     "Page": "weft.queue.model",
     "Partition": "weft.catalog.dataset_reading",
+    "PartitionChange": "weft.catalog.dataset_diff",
     "PermissionDenied": "weft.core.errors",
     "Producer": "weft.catalog.datasets",
     "Pushed": "weft.history.model",
@@ -171,6 +212,9 @@ _HOMES = {
     "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
     "Roles": "weft.sdk.roles",
+    "RolledBack": "weft.sdk.live_deploys",
+    "RowChange": "weft.sdk.row_diff",
+    "RowDiff": "weft.sdk.row_diff",
     "Sample": "weft.jobs.metrics",
     "Schedule": "weft.live.schedules",
     "Schedules": "weft.sdk.schedules",
@@ -180,6 +224,7 @@ _HOMES = {
     "Settings": "weft.core.settings",
     "SignIn": "weft.catalog.model",
     "Snooze": "weft.core.signals",
+    "SourceFull": "weft.core.server_errors",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
     "SubmittedJob": "weft.sdk.submitted",
@@ -196,8 +241,10 @@ _HOMES = {
     "Token": "weft.catalog.model",
     "Tokens": "weft.sdk.tokens",
     "TooLarge": "weft.core.server_errors",
+    "Touched": "weft.live.plans",
     "Unauthenticated": "weft.core.server_errors",
     "UnknownQueue": "weft.core.errors",
+    "Untold": "weft.data.sql_lineage",
     "User": "weft.catalog.model",
     "Users": "weft.sdk.users",
     "WaitTimeout": "weft.core.errors",
@@ -210,8 +257,10 @@ _HOMES = {
     "Workflows": "weft.sdk.workflows",
     "WriteConflict": "weft.core.data_errors",
     "WriteResult": "weft.worker.datasets",
+    "columns_of_query": "weft.data.sql_lineage",
     "filtered": "weft.sdk.authoring.symbols",
     "group": "weft.sdk.authoring.branching",
+    "read_dag": "weft.flow.live.reading",
     "read_definition": "weft.flow.reading",
     "register_handler": "weft.worker.handling",
     "run": "weft.sdk.running",
@@ -241,15 +290,23 @@ __all__ = [
     "Client",
     "Collected",
     "Column",
+    "ColumnChange",
     "Context",
+    "DagDefinition",
+    "DagVersion",
     "DataUnavailable",
     "DatabaseUnavailable",
     "Dataset",
     "DatasetBusy",
+    "DatasetDiff",
+    "DatasetPlan",
     "DatasetState",
     "DatasetVersion",
     "DatasetWrite",
     "Datasets",
+    "DeployConflict",
+    "DeployPlan",
+    "Explanation",
     "Finding",
     "Forbidden",
     "GraphEdge",
@@ -260,6 +317,7 @@ __all__ = [
     "HandlerResult",
     "Health",
     "HealthCheck",
+    "InputPlan",
     "InvalidDefinition",
     "InvalidInput",
     "InvalidQuery",
@@ -272,20 +330,31 @@ __all__ = [
     "JobHandle",
     "JobNode",
     "JobPage",
+    "JobPlan",
     "JobState",
     "JobSummary",
     "Jobs",
     "KeyLimit",
     "KeyReused",
     "LeaseLost",
+    "Lineage",
+    "LineageEdge",
+    "LineagePlace",
+    "Live",
+    "LiveBackfill",
+    "LiveDag",
+    "LiveJob",
     "Materialized",
     "MergeConflict",
     "Metric",
+    "NewEvent",
     "NewTask",
     "NewToken",
     "NodeWhy",
     "NonRetryable",
     "NotFound",
+    "OpenUnit",
+    "OperatorState",
     "Orchestrator",
     "Org",
     "OrgRole",
@@ -293,6 +362,7 @@ __all__ = [
     "OutboxRow",
     "Page",
     "Partition",
+    "PartitionChange",
     "PermissionDenied",
     "Producer",
     "Pushed",
@@ -309,6 +379,9 @@ __all__ = [
     "RerunStep",
     "Retry",
     "Roles",
+    "RolledBack",
+    "RowChange",
+    "RowDiff",
     "Sample",
     "Schedule",
     "Schedules",
@@ -318,6 +391,7 @@ __all__ = [
     "Settings",
     "SignIn",
     "Snooze",
+    "SourceFull",
     "SpawnedTask",
     "StateConflict",
     "SubmittedJob",
@@ -334,8 +408,10 @@ __all__ = [
     "Token",
     "Tokens",
     "TooLarge",
+    "Touched",
     "Unauthenticated",
     "UnknownQueue",
+    "Untold",
     "User",
     "Users",
     "WaitTimeout",
@@ -349,8 +425,10 @@ __all__ = [
     "WriteConflict",
     "WriteResult",
     "__version__",
+    "columns_of_query",
     "filtered",
     "group",
+    "read_dag",
     "read_definition",
     "register_handler",
     "run",

@@ -39,7 +39,11 @@ def cli(url: str, home: Path) -> Cli:
         (["dead", "replay", "1", "--all"], 2, "id: give either ids, or --all"),
         (["outbox", "replay"], 2, "id: name the effects, or give --all"),
         (["outbox", "list", "--state", "odd"], 2, "state: 'odd' is not one of pending"),
-        (["outbox", "list", "--kind", "odd"], 2, "kind: 'odd' is not one of enqueue_task, route_event, callback"),
+        (
+            ["outbox", "list", "--kind", "odd"],
+            2,
+            "kind: 'odd' is not one of enqueue_task, route_event, callback, openlineage",
+        ),
         (["workers", "list", "--state", "odd"], 2, "state: 'odd' is not one of active, idle, stopped, lost"),
         (["queues", "limit", "q", "--max", "-3"], 2, "Invalid value for '--max'"),
         (["queues", "limit", "q", "--max", "0"], 2, "Invalid value for '--max'"),

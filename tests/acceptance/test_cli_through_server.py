@@ -40,6 +40,20 @@ nodes:
   collect: {type: fan_in, next: END}
   END: {type: end, output: {areas: '{{ nodes.collect.output.results }}'}}
 """
+DAG = """\
+dag: market
+description: "{about}"
+jobs:
+  ticks:
+    {{activation: source, operator: take, source: {{kind: event, event: tick}}, outputs: [ticks]}}
+  scaled:
+    activation: reactive
+    operator: scale
+    execution_strategy: PerPartition
+    inputs: [ticks]
+    outputs: [scaled]
+    config: {{by: {by}}}
+"""
 APP = ("--app", "apps.cli_tiles")
 # What is true of the moment, or of whoever asks.
 _FLEETING = {"last_used_at", "last_heartbeat", "until", "text", "age", "server", "token", "context", "target", "why"}
@@ -55,7 +69,7 @@ LOOKS = {
         """,
     "tasks": """
         tasks list | tasks list --state completed --limit 1 | tasks show {task} | tasks show x | tasks why {task}
-        tasks logs {task} --follow | tasks output {task} | tasks output 1
+        tasks logs {task} --follow | tasks output {task} | tasks output 1 | explain {task} | explain 1 | explain x
         dead list | queues list | workers list | outbox list | cache list | health | metrics
         """,
     "workflows": """
@@ -78,9 +92,22 @@ LOOKS = {
         datasets state orders | datasets state orders@1.1 | datasets state orders@x
         datasets state orders --as-of 2026-01-01 | datasets rollback orders@1.1 | datasets rollback orders
         datasets sample orders | datasets sample orders@1.1 --limit 1 | datasets sample nothing
+        datasets diff orders | datasets diff orders@1.2 orders@1.1 --rows --key value | datasets diff orders@1.1
+        datasets diff orders --key value | datasets diff orders --rows --key x | datasets diff nothing
+        lineage orders | lineage orders --up --svg | lineage orders --down --mermaid | lineage orders.value
+        lineage orders@1.1 --depth 1 | lineage nothing | lineage orders.x | lineage orders --svg --mermaid
         datasets delete orders | datasets delete nothing | datasets register theirs /etc | datasets undelete nothing
         datasets register theirs {outside} --range x | datasets hand-over orders --to nobody
         query select/**/value/**/from/**/orders | query select/**/x | query select/**/1 --format xml
+        """,
+    "live": """
+        live list | live list --limit 1 | live show market | live show nothing | live jobs market
+        live jobs market --limit 1 | live jobs markt | live units market ticks | live units market ticks --state held
+        live units market ticks --state bogus | live units market tick | live units market ticks --after x
+        live units market ticks@1 | live units market ticks@x | live state market scaled | live backfills market
+        live drain market | deploy history market | deploy history market --before 2 | deploy history nothing
+        deploy {dag} --plan | deploy apply {other} --plan | deploy nothing.yaml | deploy {flow} --plan
+        workflows show market/live | workflows log market/live | run market/live | schema --live | validate {dag}
         """,
     "people": """
         orgs list | orgs show default | orgs show nobody | tokens show 12345678901234
@@ -100,7 +127,8 @@ CHANGES = {
         events send file.arrived --payload {{}} | events send x --payload {{ =2
         """,
     "jobs": """
-        run tiles --detach --label day=1 | jobs pause {job} =5 | jobs resume {job} =5 | jobs cancel {job} =5
+        run tiles --detach --label day=1 | run tiles --detach --refresh | run tiles --refresh --no-cache =2
+        jobs pause {job} =5 | jobs resume {job} =5 | jobs cancel {job} =5
         jobs approve {job} =4 | jobs rerun {job} | jobs submit-graph pair {graph} | jobs submit-graph pair [] =2
         jobs add {job} {graph} =5 | jobs add {job} {{"items":[{{"handlr":"h"}}]}} =2
         """,
@@ -132,6 +160,19 @@ CHANGES = {
         datasets hand-over orders --to @task/import | datasets hand-over orders --to nobody =2
         datasets hand-over nothing --to a/b =4 | datasets delete orders --yes | datasets delete orders --yes =4
         datasets undelete orders | datasets undelete orders =4
+        """,
+    "live": """
+        deploy {other} -m more | deploy {other} | deploy abandon market | deploy abandon market =5
+        deploy rollback market =4 | deploy {dag} --seen 0 =5 | deploy rollback market --to 9 =4
+        deploy apply {words} --wait | deploy rollback market --to 1 | deploy rollback market --to 3
+        live pause market | live pause market =5 | live resume market | live pause market ticks
+        live resume market ticks | live retry market ticks | live retry market ticks --unit {unit} =5
+        live skip market ticks {unit} | live skip market ticks {unit} =5 | live skip market ticks 1 =4
+        live rematerialize market scaled --partitions a =2 | live rematerialize market scaled =2
+        live rematerialize market scaled --range a =2 | live rematerialize market scaled --all
+        live backfill market scaled --dry-run =2 | live backfill market ticks =2
+        live cancel-backfill 12345678901234 =4
+        workflows undo market/live --force =5 | live drain market --yes | live drain market --yes =5
         """,
     "people": """
         orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme
@@ -226,6 +267,16 @@ def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
         for name, cron in (("daily", "@daily"), ("weekly", "@weekly")):
             direct("schedules", "add", "tiles", "--name", name, "--cron", cron)
         names["backfill"] = direct.json("schedules", "backfill", "daily", "--since", "3d")["id"]
+    if kind == "live":
+        for name, change in (("dag", {}), ("other", {"by": 3}), ("words", {"by": 2})):
+            path = tmp_path / f"{name}.yaml"
+            path.write_text(
+                DAG.format(by=change.get("by", 2), about="words" if name == "words" else ""), encoding="utf-8"
+            )
+            names[name] = str(path)
+        direct("deploy", names["dag"])
+        direct("events", "send", "tick", "--payload", "{}")
+        names["unit"] = direct.json("live", "units", "market", "ticks")["units"][0]["id"]
     if kind == "datasets":
         asyncio.run(_written(url, home))
     if kind in ("jobs", "tasks"):

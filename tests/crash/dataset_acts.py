@@ -10,12 +10,16 @@ from typing import Any
 import weft
 from weft.data.collecting import DatasetCollector
 from weft.queue import work
+from weft.queue.cache import Keys
 from weft.queue.steps import Fence
-from weft.queue.work import Completed
+from weft.queue.work import Claim, Completed
 from weft.worker.answers import Answers
+from weft.worker.caching import Caching
 from weft.worker.datasets import TaskDataset
+from weft.worker.output_cache import OutputCache
 
 NAME = "orders"
+SEVENS = b"7" * 32
 
 
 async def write(client: weft.Client, worker_id: int, task_id: int) -> None:
@@ -35,6 +39,16 @@ async def write(client: weft.Client, worker_id: int, task_id: int) -> None:
     done = [Completed(task_id, 1, "null")]
     await client.database.run(lambda conn: work.finish_and_claim(conn, worker_id, done, [], 0))
     await answers.close()
+
+
+async def serve(client: weft.Client, worker_id: int, task_id: int) -> None:
+    """Do what an attempt does of which an output is in the cache, that of the key of nothing but sevens."""
+    kept = OutputCache(client.database, client.blobs)
+    claim = Claim(task_id, 1, 1, 0, 1, "read", "{}", 3, 0, 0, None, None, None, None)
+    found = await kept.find(claim, Keys(SEVENS, SEVENS), Caching())
+    assert found is not None
+    done = [Completed(task_id, 1, *found)]
+    await client.database.run(lambda conn: work.finish_and_claim(conn, worker_id, done, [], 0))
 
 
 async def collect(client: weft.Client) -> None:
@@ -61,5 +75,5 @@ async def delete(client: weft.Client) -> None:
 
 
 ACTS: dict[str, Callable[..., Awaitable[None]]] = {
-    "write": write, "collect": collect, "rollback": roll_back, "register": register, "delete": delete,
+    "write": write, "serve": serve, "collect": collect, "rollback": roll_back, "register": register, "delete": delete,
 }  # fmt: skip

@@ -1,15 +1,20 @@
-"""What is done to live jobs in a process that a test may kill: an attempt that does all that it may, and a router."""
+"""What is done to live DAGs in a process that a test may kill: an attempt, a router, and whoever deploys."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import orjson
 
 import weft
+from weft.data.collecting import DatasetCollector
+from weft.live import swapping
+from weft.live.collecting import DagCollector
 from weft.live.router import Router
+from weft.live.source_ticks import SourceTicker
 from weft.queue import work
 from weft.queue.steps import Fence
 from weft.queue.work import Completed
@@ -46,4 +51,33 @@ async def route(client: weft.Client) -> None:
     await Router(client.database).run_once()
 
 
-ACTS: dict[str, Callable[..., Awaitable[None]]] = {"attempt": attempt, "route": route}
+async def tick(client: weft.Client) -> None:
+    """Make units of what is due."""
+    await SourceTicker(client.database).run_once()
+
+
+async def deploy(client: weft.Client, definition: dict[str, Any]) -> None:
+    """Deploy a live DAG."""
+    await client.live.deploy(definition)
+
+
+async def swap(client: weft.Client) -> None:
+    """Bring what was built into effect."""
+    await swapping.run_once(client.database)
+
+
+async def roll_back(client: weft.Client, dag: str, version: int) -> None:
+    """Go back to a version."""
+    await client.live.rollback(dag, version=version)
+
+
+async def collect(client: weft.Client) -> None:
+    """Remove what nobody goes back to any more."""
+    for _ in range(3):
+        await DagCollector(client.database, client.settings).run_once()
+        await DatasetCollector(client.database, client.settings, timedelta(0)).run_once()
+
+
+ACTS: dict[str, Callable[..., Awaitable[None]]] = {
+    "attempt": attempt, "route": route, "tick": tick, "deploy": deploy, "swap": swap, "rollback": roll_back, "collect": collect,
+}  # fmt: skip

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-from crash.dataset_acts import NAME, collect
+from crash.dataset_acts import NAME, SEVENS, collect
 from crash.harness import Performance, Process, until
 from crash.job_acts import settings_for
 from crash.proxy import proxy_to
@@ -131,6 +131,45 @@ async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_not
         await collect(client)
         assert _on_disk(home) == await listed(conn)
         assert await _rows(client, conn, home)
+
+
+async def test_a_task_that_is_killed_with_an_output_of_the_cache_has_completed_with_its_inputs_or_not_at_all(
+    url: str, home: Path, conn: Conn, copies: Process
+) -> None:
+    outcomes: list[bool] = []
+    registry = Registry()
+
+    @registry.task(name="read", cache=True)
+    async def read(ctx: weft.Context) -> list[int]:
+        return list((await ctx.dataset(NAME).read()).column("id").to_pylist())
+
+    async with weft.Client(settings=settings_for(url, home)) as client:
+        await fill(client, [1])
+        async with weft.Worker(client=client, registry=registry):
+            await client.wait((await client.enqueue(read)).id, timeout=60)
+        await conn.execute("update weft.output_cache set key = $1", SEVENS)
+
+        async def order() -> dict[str, Any]:
+            worker, task = await claimed(conn, client)
+            return {"act": "serve", "worker_id": worker, "task_id": task}
+
+        async def look(said: dict[str, Any], number: int) -> None:
+            task = said["task_id"]
+            row = await conn.fetchrow("select state, reason, output from weft.tasks where id = $1", task)
+            assert row is not None
+            outcomes.append(row["state"] == "completed")
+            inputs = await conn.fetchval("select count(*) from weft.task_input where task_id = $1", task)
+            if row["state"] == "completed":
+                assert (row["reason"], json.loads(row["output"]), inputs) == ("cached", [1], 1), number
+            else:
+                assert (row["state"], inputs) == ("running", 0), number
+            assert await conn.fetchval("select count(*) from weft.output_cache") == 1
+            await conn.execute("delete from weft.task where id = $1", task)
+
+        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
+        assert outcomes[-1]
+        assert not outcomes[0]
 
 
 async def test_who_is_killed_while_going_back_has_gone_back_whole_or_not(

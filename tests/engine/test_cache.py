@@ -19,7 +19,7 @@ from weft.core.errors import InvalidInput
 from weft.core.json import blob_reference
 from weft.queue import work
 from weft.queue.blobs import Collector, KeptBlobs
-from weft.queue.cache import Reuse
+from weft.queue.cache import Keys, Reuse
 from weft.queue.services import Pruner
 from weft.queue.work import Claim, Completed, Ended
 from weft.worker.caching import Caching
@@ -256,16 +256,114 @@ async def test_equal_items_of_a_fan_out_leave_one_output_and_later_ones_take_it(
         assert ledger.taken() == [5]
 
 
-async def test_a_job_that_ignores_the_cache_runs_all_and_renews_what_is_there(
-    client: weft.Client, ledger: Ledger
-) -> None:
+@pytest.mark.parametrize("said", ["job", "node"])
+async def test_what_is_refreshed_runs_and_renews_what_is_there(client: weft.Client, ledger: Ledger, said: str) -> None:
     async with at_work(client, ledger.registry):
         await run(client, squares(cache=True))
-        renewed = await run(client, squares(cache=True), cache=False)
+        node, job = ("refresh", True) if said == "node" else (True, "refresh")
+        renewed = await run(client, squares(cache=node), cache=job)
         assert ledger.taken() == [3, 3]
         again = await run(client, squares(cache=True))
         assert ledger.taken() == []
         assert (await node_of(client, again)).kept_id == (await node_of(client, renewed)).id
+
+
+async def test_a_job_that_leaves_the_cache_alone_neither_takes_nor_keeps(client: weft.Client, ledger: Ledger) -> None:
+    async with at_work(client, ledger.registry):
+        made = await run(client, squares(cache=True))
+        await run(client, squares(cache=True), cache=False)
+        await run(client, squares(4, cache=True), cache=False)
+        assert ledger.taken() == [3, 3, 4]
+        again = await run(client, squares(cache=True))
+        await run(client, squares(4, cache=True))
+        assert ledger.taken() == [4]
+        assert (await node_of(client, again)).kept_id == (await node_of(client, made)).id
+    for said in ("off", 1, None):
+        with pytest.raises(InvalidInput, match="cache"):
+            await client.jobs.submit(squares(cache=True), cache=said)  # type: ignore[arg-type]
+
+
+async def test_a_handler_that_refreshes_runs_always_and_a_node_may_say_otherwise(client: weft.Client) -> None:
+    registry, given = Registry(), list[int]()
+
+    @registry.task(name="square", cache="refresh")
+    async def square(value: int) -> int:
+        given.append(value)
+        return value * value
+
+    async with at_work(client, registry):
+        for said in ({}, {}, {"cache": True}, {"cache": "refresh"}):
+            await run(client, squares(**said))
+    assert given == [3, 3, 3]
+
+
+async def test_a_node_that_refreshes_keeps_for_as_long_as_its_handler_says(
+    client: weft.Client, conn: Connection
+) -> None:
+    registry = Registry()
+
+    @registry.task(name="square", cache=3600)
+    async def square(value: int) -> int:
+        return value * value
+
+    async with at_work(client, registry):
+        await run(client, squares(cache="refresh"))
+    assert await conn.fetchval("select expires_at - made_at from weft.output_cache") == timedelta(hours=1)
+
+
+async def test_an_output_that_is_too_large_is_not_kept(make_client: MakeClient, ledger: Ledger) -> None:
+    """By its size, wherever it is kept."""
+    client = await make_client(inline_limit=1000, cache_max_output=1500)
+    definition = squares(cache=True, handler="grow")
+    async with at_work(client, ledger.registry):
+        for size, given in ((1400, [1400]), (1600, [1600, 1600])):
+            definition["nodes"]["a"]["params"] = {"size": size}
+            await run(client, definition)
+            await run(client, definition)
+            assert ledger.taken() == given
+    (found,) = await client.cached_outputs()
+    assert (found.outputs, found.bytes, found.blobs) == (1, 1402, 1)
+
+
+async def test_where_an_org_has_too_much_what_served_longest_ago_is_forgotten(
+    make_client: MakeClient, ledger: Ledger, conn: Connection
+) -> None:
+    client = await make_client(cache_max_bytes=300)
+    clock, pruner = Clock(conn, client), Pruner(client.database, client.settings)
+    definition = squares(cache=True, handler="grow")
+
+    async def grow(size: int) -> None:
+        definition["nodes"]["a"]["params"] = {"size": size}
+        await run(client, definition)
+
+    async with at_work(client, ledger.registry):
+        for size in (100, 101, 102):
+            await grow(size)
+            await clock.advance(hours=2)
+        await grow(100)
+    await conn.execute("""
+        insert into weft.org (id, slug, name) values (2, 'acme', 'Acme');
+        insert into weft.output_cache (org_id, key, handler, task_id, made_at, bytes, output)
+        values (2, sha256('1'), 'triple', 1, weft.now(), 299, '{}')""")
+    await pruner.run_once()
+    left = "select array_agg(bytes order by bytes) from weft.output_cache"
+    assert await conn.fetchval(left) == [102, 104, 299]
+    (found,) = await client.cached_outputs()
+    assert found.used_at > found.newest_at
+
+
+async def test_that_an_output_served_is_noted_once_an_hour(
+    client: weft.Client, ledger: Ledger, conn: Connection, clock: Clock
+) -> None:
+    async with at_work(client, ledger.registry):
+        await run(client, squares(cache=True))
+        seen = set[str]()
+        for minutes in (10, 40, 20, 30):
+            await clock.advance(minutes=minutes)
+            await run(client, squares(cache=True))
+            seen.add(await conn.fetchval("select (used_at - made_at)::text from weft.output_cache"))
+    assert len(seen) == 2
+    assert ledger.taken() == [3]
 
 
 async def test_a_job_inside_of_one_that_ignores_the_cache_ignores_it_too(client: weft.Client, ledger: Ledger) -> None:
@@ -384,7 +482,7 @@ async def test_what_is_found_is_not_collected_before_its_task_has_ended(
     storage.age(2)
     task = await client.enqueue("h")
     claim = Claim(task.id, 1, 1, 0, 1, "h", "{}", 3, 0, 0, None, None, None, None)
-    found = await OutputCache(client.database, blobs).find(claim, b"k" * 32, Caching())
+    found = await OutputCache(client.database, blobs).find(claim, Keys(b"k" * 32, b"a" * 32), Caching())
     assert found == (blob_reference(digest, 2002), Reuse(None, root=5))
     await client.clear_cache()
     await collector.run_once()

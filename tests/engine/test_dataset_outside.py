@@ -92,8 +92,8 @@ async def test_what_a_registration_changed_is_kept_with_what_it_took_away(
     (place / "day=a/1.parquet").unlink()
     put(place / "day=c/1.parquet", id=[2])
     await client.datasets.register("theirs", str(place), partition_by="hive", replace=True)
-    kept = await conn.fetch("select keys from weft.dataset_write order by number")
-    assert [row["keys"] for row in kept] == [["a", "b"], ["a", "b", "c"]]
+    kept = await conn.fetch("select touched, coalesce(taken_away, '{}') from weft.dataset_write order by number")
+    assert [tuple(row) for row in kept] == [(["a", "b"], []), (["b", "c"], ["a"])]
     assert [part.key for part in await client.datasets.partitions("theirs")] == ["b", "c"]
 
 

@@ -48,6 +48,7 @@ SEES_NOTHING: dict[str, list[Call]] = {
 FINDS_NOTHING: dict[str, list[Call]] = {
     "get_task": [lambda them, id, live: them.get_task(id), lambda them, id, live: them.get_task(live)],
     "why": [lambda them, id, live: them.why(id), lambda them, id, live: them.why(live)],
+    "explain": [lambda them, id, live: them.explain(id), lambda them, id, live: them.explain(live)],
     "wait": [lambda them, id, live: them.wait(id, timeout=60)],
     "cancel": [lambda them, id, live: them.cancel(live)],
     "replay": [lambda them, id, live: them.replay(id)],

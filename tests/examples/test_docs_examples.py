@@ -58,7 +58,9 @@ SCRIPTS = {
         "daily 2",
         "orders 6 ['id', 'day', 'price']",
     ],
+    "lineage.py": ["['orders.price', 'largest.worth', 'totals.total'] False"],
     "query_datasets.py": ["2026-11-14 15.0", "2026-11-15 15.0", "'day': '2026-11-1"],
+    "live_sources.py": ["shop 1", "6 new", "0 new", "6 ['c0', 'c1', 'c2']", "sha256=", "kind='table'"],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
@@ -82,7 +84,7 @@ SCRIPTS = {
         *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
     "reuse_outputs.py": [
-        *("[300, 400]", "[400, 400, 300]", "as task", "as task", "[300]", "map.elevation 3", "3"),
+        *("[300, 400]", "[400, 400, 300]", "as task", "as task", "[300]", "look run:", "map.elevation 3", "3"),
     ],
     "graphs.py": ["COMPLETED all is loaded", "COMPLETED", "13"],
     "handling.py": ["True completed 8", "{'pixels': 8000000}"],
@@ -146,6 +148,10 @@ COMMANDS = {
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
     "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3"],
+    "lineage.sh": [
+        *("orders.price", "○ orders", "○ totals", "○ largest", "○ orders.price", "○ totals.total", "○ orders@1.1"),
+        *("orders@1.1", "orders@1.2", "0 added, 0 removed, 1 rewritten", "0 added, 0 removed, 0 changed"),
+    ],
     "dataset_storage.sh": [
         *("is weather@1.1", "2026-11-14", "3.5", "created totals", "orders is written by shop, node import"),
         *("would delete orders with 6 rows", "deleted orders with 6 rows", "orders is back with 6 rows"),
@@ -212,7 +218,9 @@ COMMANDS = {
         *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', "patched "),
         *('{"count":10}', "would run again 0", "run again 0"),
     ],
-    "reuse_outputs.sh": ['{"count":10}', "the cache is empty", "cleared 0", "cleared 0"],
+    "reuse_outputs.sh": [
+        *('{"count":10}', "run: no cache is said of it", "the cache is empty", "cleared 0", "cleared 0"),
+    ],
     "change_one_job.sh": ['{"count":10}', "tile_raster"],
     "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
     "worker_by_curl.sh": [
@@ -228,6 +236,8 @@ STATEMENTS = {"enqueue.sql", "grants.sql"}
 OTHERS = {
     "any_language.py",
     "tile_raster.yaml",
+    "live_sources.yaml",
+    "live_table.yaml",
     "shop.py",
     "reports.py",
     "rasters.py",
@@ -337,6 +347,7 @@ async def test_the_commands_of_a_page_work(
         "flows.py",
         "shop.py",
         "datasets.py",
+        "lineage.py",
     ):
         shutil.copy(FOLDER / needed, tmp_path)
     is_embedded = name in ("backup.sh", "first_server.sh")

@@ -99,7 +99,9 @@ CREATE TYPE weft.tag_verb AS ENUM (
     'redo',
     'compact',
     'delete',
-    'undelete'
+    'undelete',
+    'deploy',
+    'rollback'
 );
 
 CREATE TYPE weft.task_search AS (
@@ -199,10 +201,13 @@ CREATE FUNCTION weft.add_effect(kind text, payload json, ordering_key text DEFAU
 #variable_conflict use_variable
 declare org_id bigint; queue text; new_id bigint; given record; wanted text; first text;
 begin
-  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
-    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback', 'openlineage') then
+    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback, openlineage', left(kind, 40) using errcode = 'WF002';
   elsif kind = 'callback' then
     raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
+      using errcode = 'WF002';
+  elsif kind = 'openlineage' then
+    raise exception 'kind: an openlineage is added by the engine, when a dataset is written and WEFT_OPENLINEAGE_URL is set; use enqueue_task'
       using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
     raise exception 'kind: a route_event is added by the engine, when an event is sent, as by `weft events send`; use enqueue_task' using errcode = 'WF002';
@@ -275,6 +280,7 @@ CREATE TABLE weft.tag (
     version bigint NOT NULL,
     "position" bigint NOT NULL,
     is_protected boolean DEFAULT false NOT NULL,
+    is_deployed boolean DEFAULT false NOT NULL,
     moved_at timestamp with time zone NOT NULL,
     moved_by text NOT NULL,
     deleted_at timestamp with time zone,
@@ -351,7 +357,7 @@ begin
     grant select, insert, update, delete on weft.answer, weft.artifact, weft.attempt, weft.awaited, weft.blob, weft.event,
       weft.idempotency_key, weft.job, weft.job_done, weft.key_loan, weft.key_slot, weft.outbox, weft.output_cache,
       weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
-      weft.worker, weft.worker_code to SERVER;
+      weft.task_reuse, weft.worker, weft.worker_code to SERVER;
   $grants$, 'SERVER', role::text);
   -- What later revisions have added is granted by functions of theirs.
   for later in select p.oid from pg_proc p where p.pronamespace = 'weft'::regnamespace and p.proname like 'grant\_%\_to\_server' loop
@@ -430,6 +436,40 @@ begin
       and not exists (select 1 from weft.task t where t.state = 'ready' and t.queue_id = -gone)
       and not exists (select 1 from weft.job j where j.owner_id = gone);
   end loop;
+  return count;
+end $$;
+
+CREATE FUNCTION weft.advance_backfill(backfill bigint) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare b weft.live_backfill; l weft.live_job; open_units int; key text; count int := 0; version bigint;
+begin
+  select * into b from weft.live_backfill o where o.id = backfill and o.ended_at is null for no key update skip locked;
+  if not found then
+    return 0;
+  end if;
+  select * into strict l from weft.live_job j where j.id = b.live_job_id for no key update;
+  if l.state in ('draining', 'stopped') then
+    return 0;
+  end if;
+  select count(*) into open_units from weft.live_unit u where u.backfill_id = b.id and u.state <> 'done';
+  select i.version_id into version from weft.live_input i where i.live_job_id = l.id and i.place = b.place;
+  for key in
+    select p.partition_key from weft.dataset_partition p
+    where p.version_id = version and (b.next_key is null or p.partition_key > b.next_key)
+      and (b.first_key is null or p.partition_key >= b.first_key) and (b.last_key is null or p.partition_key <= b.last_key)
+    order by p.partition_key limit greatest(b.at_once - open_units, 0)
+  loop
+    perform weft.unit_of_partition(l, b.place, key, b.id);
+    b.next_key := key;
+    count := count + 1;
+  end loop;
+  update weft.live_backfill o set next_key = b.next_key, made = o.made + count,
+    ended_at = case when count = 0 and open_units = 0 then weft.now() end
+  where o.id = b.id;
+  if count > 0 then
+    perform weft.hint_live();
+  end if;
   return count;
 end $$;
 
@@ -700,6 +740,34 @@ begin
   return true;
 end $_$;
 
+CREATE FUNCTION weft.collect_dag(dag bigint, retention interval) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare d weft.live_dag; gone int; jobs bigint[];
+begin
+  select * into d from weft.live_dag o where o.id = dag for no key update skip locked;
+  if not found then
+    return 0;
+  end if;
+  delete from weft.dag_version v where v.dag_id = dag and v.state in ('retired', 'abandoned') and v.retired_at < weft.now() - retention
+    and v.id is distinct from d.version_id and v.id is distinct from d.building_id;
+  get diagnostics gone = row_count;
+  -- What another job still reads stays until that has gone.
+  jobs := array(
+    select j.id from weft.live_job j
+    where j.dag_id = dag and j.state = 'stopped' and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)
+      and not exists (
+        select 1 from weft.live_output o join weft.live_input i on i.version_id = o.version_id and i.is_internal
+        where o.live_job_id = j.id and i.live_job_id <> j.id)
+    order by j.id for update);
+  -- One that was never current counts as retired from the beginning.
+  update weft.dataset_version v set retired_at = v.created_at from weft.live_output o
+  where o.live_job_id = any (jobs) and v.id = o.version_id and v.retired_at is null
+    and not exists (select 1 from weft.dataset s where s.current_id = v.id);
+  delete from weft.live_job j where j.id = any (jobs);
+  return gone + cardinality(jobs);
+end $$;
+
 CREATE FUNCTION weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -721,6 +789,12 @@ CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer,
     select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false, null)
   )
 $_$;
+
+CREATE FUNCTION weft.content_of(version bigint, keys text[]) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+  select coalesce(bit_xor(p.content), 0) from weft.dataset_partition p where p.version_id = version and p.partition_key = any (keys)
+$$;
 
 CREATE FUNCTION weft.control_queue(job bigint) RETURNS bigint
     LANGUAGE sql STABLE
@@ -1123,6 +1197,86 @@ begin
   end loop;
 end $$;
 
+CREATE FUNCTION weft.find_output(task bigint, try integer, wanted bytea, same bytea, within interval, takes boolean) RETURNS TABLE(id bigint, task_id bigint, output json, is_traced boolean)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+  mine record; each weft.output_cache; before record; problems jsonb; at timestamptz := weft.now();
+  why text; other bigint; made timestamptz; told jsonb;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  select t.org_id, t.handler, coalesce(t.node, '') as node,
+    case when j.workflow_id is null then '@task/' || t.handler else j.workflow_id || '/' || coalesce(t.node, t.handler) end as producer
+  into mine from weft.task t left join weft.job j on j.id = t.job_id where t.id = task;
+  if not found then
+    return;
+  end if;
+  if not takes then
+    why := 'forced';
+  else
+    for each in
+      select c.* from weft.output_cache c
+      where c.org_id = mine.org_id and c.key = wanted and (c.producer is null or c.producer = mine.producer)
+      order by c.made_at desc, c.id desc
+    loop
+      if each.expires_at <= at or each.made_at <= at - within then
+        if why is null then
+          why := 'expired'; other := each.task_id; made := each.made_at;
+        end if;
+        continue;
+      end if;
+      problems := weft.trace_problems(each.org_id, each.trace);
+      if problems is null then
+        why := 'served'; other := each.task_id; made := each.made_at;
+        told := (select jsonb_agg(jsonb_build_object('dataset', r.item -> 'dataset', 'version', r.item -> 'version', 'number', r.item -> 'number', 'write', r.item -> 'write'))
+          from (select i.item from jsonb_array_elements(each.trace) as i (item) where i.item ->> 'role' = 'read' limit 10) r);
+        if each.used_at < at - interval '1 hour' then
+          update weft.output_cache c set used_at = at where c.id = each.id;
+        end if;
+        id := each.id; task_id := each.task_id; output := each.output; is_traced := each.trace is not null;
+        return next;
+        exit;
+      end if;
+      if why is distinct from 'changed' then
+        why := 'changed'; other := each.task_id; made := each.made_at; told := problems;
+      end if;
+    end loop;
+  end if;
+  if why is null then
+    -- What was completed before: of the same params, else by the same node. The rows are compared whole, so that no other index
+    -- than the one with these columns gives the order.
+    select r.task_id, r.key = wanted as is_same, r.unkept into before from (
+      select o.org_id, o.args, o.task_id, o.key, o.unkept from weft.task_reuse o
+      where (o.org_id, o.args, o.task_id) < (mine.org_id, same, task) order by o.org_id desc, o.args desc, o.task_id desc limit 20
+    ) r where r.org_id = mine.org_id and r.args = same
+      and exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+    if found then
+      other := before.task_id;
+      why := case when not before.is_same then 'code' when before.unkept is not null then 'unkept' else 'removed' end;
+      told := to_jsonb(before.unkept);
+    else
+      select r.task_id into other from (
+        select o.org_id, o.handler, o.node, o.task_id from weft.task_reuse o
+        where (o.org_id, o.handler, o.node, o.task_id) < (mine.org_id, mine.handler, mine.node, task)
+        order by o.org_id desc, o.handler desc, o.node desc, o.task_id desc limit 20
+      ) r where r.org_id = mine.org_id and r.handler = mine.handler and r.node = mine.node
+        and exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+      why := case when found then 'params' else 'nothing' end;
+    end if;
+  end if;
+  insert into weft.task_reuse as r (task_id, org_id, attempt, handler, node, key, args, cause, other_id, made_at, detail)
+  values (task, mine.org_id, try, mine.handler, mine.node, wanted, same, why, other, made, told)
+  on conflict (task_id) do update set attempt = excluded.attempt, key = excluded.key, args = excluded.args, cause = excluded.cause,
+    other_id = excluded.other_id, made_at = excluded.made_at, detail = excluded.detail, unkept = null, noted_at = weft.now();
+end $$;
+
 CREATE FUNCTION weft.find_tasks(asked weft.task_search, low bigint, high bigint, is_newest boolean, n integer, room integer) RETURNS weft.walked
     LANGUAGE plpgsql STABLE
     AS $$
@@ -1326,6 +1480,57 @@ begin
   return first;
 end $$;
 
+CREATE FUNCTION weft.follow_or_leave() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if tg_op = 'DELETE' then
+    perform weft.leave_table(old.live_job_id, old.followed);
+  elsif new.is_listening then
+    perform weft.follow_table(new.live_job_id);
+  elsif new.followed is not null then
+    perform weft.leave_table(new.live_job_id, new.followed);
+  end if;
+  return null;
+end $$;
+
+CREATE FUNCTION weft.follow_table(job bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '5s'
+    AS $$
+declare s weft.live_source; table_id oid; problem text; wrong text;
+begin
+  select * into strict s from weft.live_source o where o.live_job_id = job for no key update;
+  table_id := to_regclass(s.table_name);
+  select case
+    when s.org_id <> 1 then 'only DAGs of the org default, which operates the installation, follow tables'
+    when c.oid is null then 'there is no such table in the database of this installation: write it with its schema, such as public.orders'
+    when n.nspname in ('weft', 'information_schema') or n.nspname like 'pg\_%' then 'is of PostgreSQL or of Weft itself, and cannot be followed'
+    when c.relkind not in ('r', 'p') then 'is no table'
+    when not (has_table_privilege(session_user, c.oid, 'select') and has_table_privilege(session_user, c.oid, 'trigger'))
+      then format('grant select, trigger on it to %I, as which this is deployed', session_user)
+    when not pg_has_role(current_user, c.relowner, 'usage') then format('its owner must be %I, or a role that this is a member of', current_user)
+    end into problem
+  from (select table_id as oid) t left join pg_class c on c.oid = t.oid left join pg_namespace n on n.oid = c.relnamespace;
+  if problem is not null then
+    raise exception 'source.table: % %', s.table_name, problem using errcode = 'WF002';
+  end if;
+  select x.name into wrong from unnest(s.columns || s.lane) as x (name)
+  where not exists (select 1 from pg_attribute a where a.attrelid = table_id and a.attname = x.name and a.attnum > 0 and not a.attisdropped) limit 1;
+  if wrong is not null then
+    raise exception 'source.table: % has no column %', s.table_name, wrong using errcode = 'WF002';
+  end if;
+  begin
+    execute format('create or replace trigger %I after insert on %s referencing new table as added for each statement execute function weft.note_rows(%L)',
+      'weft_live_' || job, table_id::regclass, job);
+  exception when lock_not_available then
+    raise exception 'source.table: % is in use by a transaction that goes on for long: try again when that is over', s.table_name using errcode = 'WF002';
+  end;
+  update weft.live_source o set followed = table_id where o.live_job_id = job;
+end $$;
+
 CREATE TABLE weft.job (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -1386,6 +1591,7 @@ begin
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
 end $$;
@@ -1396,7 +1602,8 @@ CREATE FUNCTION weft.grant_live_to_server(role regrole) RETURNS void
 begin
   execute format('grant select on weft.live_jobs to %s', role);
   execute format('grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset, '
-    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live to %s', role);
+    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live, '
+    'weft.live_backfill, weft.live_file to %s', role);
 end $$;
 
 CREATE FUNCTION weft.grant_schedules_to_server(role regrole) RETURNS void
@@ -1639,6 +1846,19 @@ begin
     select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
 end $$;
 
+CREATE FUNCTION weft.leave_table(job bigint, table_id oid) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '1s'
+    AS $$
+begin
+  if exists (select 1 from pg_trigger t where t.tgrelid = table_id and t.tgname = 'weft_live_' || job) then
+    execute format('drop trigger if exists %I on %s', 'weft_live_' || job, table_id::regclass);
+  end if;
+exception when lock_not_available or insufficient_privilege then
+  null;
+end $$;
+
 CREATE FUNCTION weft.lend_key(me bigint, task bigint, its_attempt integer) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -1771,7 +1991,7 @@ CREATE TABLE weft.outbox (
     processed_at timestamp with time zone,
     worker_id bigint,
     actor text,
-    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
+    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text, 'openlineage'::text])))
 )
 WITH (fillfactor='70');
 
@@ -1789,7 +2009,7 @@ begin
     return;
   end if;
   return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
-    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback', 'openlineage'] else array[wanted] end) as k (kind)
     cross join lateral (
       select o.* from weft.outbox o
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
@@ -1846,7 +2066,7 @@ begin
     return;
   end if;
   return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
-    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback', 'openlineage'] else array[wanted] end) as k (kind)
     cross join lateral (
       select o.* from weft.outbox o
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
@@ -1908,7 +2128,7 @@ CREATE FUNCTION weft.lock_event(org bigint, event text) RETURNS void
   select pg_advisory_xact_lock(hashtextextended('weft.event ' || org || ' ' || event, 0))
 $$;
 
-CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
+CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean, deploying boolean DEFAULT false) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
     AS $$
@@ -1917,6 +2137,8 @@ begin
   select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
   if t.name is null then
     return null;
+  elsif t.is_deployed and not deploying then
+    perform weft.refuse_move('deployed', t);
   elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then
     perform weft.refuse_move('moved', t);
   elsif expected_hash is not null
@@ -1968,6 +2190,10 @@ begin
   return true;
 end $$;
 
+CREATE FUNCTION weft.mark_of(partition_key text, path text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$ select hashtextextended(partition_key || '/' || path, 0) $$;
+
 CREATE TABLE weft.tag_move (
     org_id bigint NOT NULL,
     version bigint NOT NULL,
@@ -2000,6 +2226,24 @@ begin
     end if;
   end loop;
   return found_move;
+end $$;
+
+CREATE FUNCTION weft.move_live_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, by text, said text) RETURNS void
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true, true); at timestamptz := weft.now();
+begin
+  if t.name is null then
+    insert into weft.tag (org_id, name, workflow_id, target_id, version, position, is_protected, is_deployed, moved_at, moved_by)
+    select org, tag_name, a.workflow_id, target, 1, 1, true, true, at, by from weft.artifact a where a.id = target and a.org_id = org;
+    insert into weft.tag_move (org_id, tag, version, verb, to_id, position, moved_at, moved_by, message)
+    values (org, tag_name, 1, verb, target, 1, at, by, said);
+  elsif not t.is_deployed then
+    perform weft.refuse_move('there', t);
+  elsif t.target_id <> target then
+    perform weft.add_move(t, verb, target, null, by, said, null);
+  end if;
 end $$;
 
 CREATE FUNCTION weft.move_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
@@ -2091,7 +2335,21 @@ begin
   ) d;
 end $$;
 
-CREATE FUNCTION weft.note_outputs(me bigint, ids bigint[], attempts integer[], keys bytea[], spans interval[], roots bigint[]) RETURNS void
+CREATE FUNCTION weft.note_inputs(task bigint, try integer, org bigint, trace jsonb) RETURNS void
+    LANGUAGE sql
+    AS $$
+  insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions, pinned, seen)
+  select task, try, row_number() over (order by r.place), org, v.dataset_id, v.id,
+    case when r.item ->> 'pinned' = 'write' then (r.item ->> 'write')::bigint else v.last_write end,
+    case when jsonb_typeof(r.item -> 'partitions') = 'array' then array(select jsonb_array_elements_text(r.item -> 'partitions')) end,
+    r.item ->> 'pinned', v.last_write
+  from jsonb_array_elements(trace) with ordinality as r (item, place)
+    join weft.dataset_version v on v.id = (r.item ->> 'version')::bigint and v.org_id = org
+  where r.item ->> 'role' = 'read'
+  on conflict do nothing
+$$;
+
+CREATE FUNCTION weft.note_outputs(me bigint, ids bigint[], attempts integer[], keys bytea[], spans interval[], roots bigint[], entries bigint[], most bigint[]) RETURNS void
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -2100,34 +2358,128 @@ CREATE FUNCTION weft.note_outputs(me bigint, ids bigint[], attempts integer[], k
     SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $_$
+declare each record; made record; found_trace jsonb;
 begin
-  insert into weft.output_cache as c (org_id, key, handler, task_id, made_at, expires_at, digest, output)
-  select distinct on (d.org_id, u.key) d.org_id, u.key, d.handler, d.id, d.ended_at, d.ended_at + u.span,
-    case when d.output::text like '{"$blob":%' then d.output ->> '$blob' end, d.output
-  from unnest(ids, attempts, keys, spans) as u (id, attempt, key, span) cross join lateral (
-    select d.id, d.org_id, d.handler, d.ended_at, d.output from weft.task_done d
-    where d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed'
-  ) d
-  where u.key is not null
-  order by d.org_id, u.key, d.id
-  on conflict (org_id, key) do update set
-    handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, expires_at = excluded.expires_at,
-    digest = excluded.digest, output = excluded.output;
+  for each in
+    select d.id, d.attempt, d.org_id, d.handler, d.ended_at, d.output, u.key, u.span, u.most,
+      case when d.output::text like '{"$blob":%' then d.output ->> '$blob' end as digest,
+      case when d.output::text like '{"$blob":%' then (d.output ->> 'size')::bigint else octet_length(d.output::text) end as bytes
+    from unnest(ids, attempts, keys, spans, most) as u (id, attempt, key, span, most) cross join lateral (
+      select d.id, d.attempt, d.org_id, d.handler, d.ended_at, d.output from weft.task_done d
+      where d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed'
+    ) d
+    where u.key is not null
+    order by d.id
+  loop
+    if each.bytes > each.most then
+      update weft.task_reuse r set unkept = 'large' where r.task_id = each.id;
+      continue;
+    end if;
+    select t.trace, t.producer, t.unkept into made from weft.trace_of(each.id, each.attempt) t;
+    if made.unkept is not null then
+      update weft.task_reuse r set unkept = made.unkept where r.task_id = each.id;
+      continue;
+    end if;
+    delete from weft.output_cache c where c.org_id = each.org_id and c.key = each.key and c.trace is not null
+      and weft.trace_problems(c.org_id, c.trace) is null;
+    if made.trace is not null then
+      delete from weft.output_cache c where c.org_id = each.org_id and c.key = each.key and c.trace is null;
+    end if;
+    insert into weft.output_cache as c (org_id, key, handler, task_id, made_at, expires_at, digest, bytes, producer, trace, output)
+    values (each.org_id, each.key, each.handler, each.id, each.ended_at, each.ended_at + each.span, each.digest, each.bytes,
+      made.producer, made.trace, each.output)
+    on conflict (org_id, key) where trace is null do update set
+      handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, used_at = excluded.used_at,
+      expires_at = excluded.expires_at, digest = excluded.digest, bytes = excluded.bytes, output = excluded.output;
+    delete from weft.output_cache c where c.id in (
+      select o.id from weft.output_cache o where o.org_id = each.org_id and o.key = each.key order by o.made_at desc, o.id desc offset 5);
+  end loop;
+  for each in
+    select d.id, d.attempt, d.org_id, u.entry from unnest(ids, attempts, entries) as u (id, attempt, entry) cross join lateral (
+      select d.id, d.attempt, d.org_id from weft.task_done d
+      where d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed'
+    ) d
+    where u.entry is not null
+    order by d.id
+  loop
+    select c.trace into found_trace from weft.output_cache c where c.id = each.entry and c.org_id = each.org_id;
+    if found_trace is null or weft.trace_problems(each.org_id, found_trace) is not null then
+      raise exception 'what the output in the cache was made of has changed meanwhile' using errcode = 'WF007';
+    end if;
+    perform weft.note_inputs(each.id, each.attempt, each.org_id, found_trace);
+  end loop;
   update weft.task_done d set reason = 'cached',
     kept_id = (select r.id from weft.task_done r where r.id = u.root and r.org_id = d.org_id)
   from unnest(ids, attempts, roots) as u (id, attempt, root)
   where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
 end $_$;
 
-CREATE FUNCTION weft.offer_event(event bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
+CREATE FUNCTION weft.note_rows() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare s weft.live_source; has_more boolean; told text; lane text;
 begin
+  -- Whoever would remove the source waits until this is over.
+  perform 1 from weft.live_job j where j.id = tg_argv[0]::bigint for key share;
+  select * into s from weft.live_source o where o.live_job_id = tg_argv[0]::bigint and o.is_listening and o.followed = tg_relid;
+  if not found then
+    return null;
+  end if;
+  select string_agg(case when a.atttypid < 16384 then format('a.%I', a.attname)
+      else format('case when a.%1$I is not null then format(''%%s'', a.%1$I) end as %1$I', a.attname) end, ', ' order by a.attnum),
+    max(case when a.attname = s.lane[1] then format('case when a.%1$I is not null then format(''%%s'', a.%1$I) end', a.attname) end)
+  into told, lane
+  from pg_attribute a where a.attrelid = tg_relid and a.attnum > 0 and not a.attisdropped
+    and (s.columns is null or a.attname = any (s.columns) or a.attname = s.lane[1]);
+  has_more := exists (select 1 from weft.live_unit u where u.live_job_id = s.live_job_id and u.state = 'new');
+  execute format(
+    'insert into weft.live_unit (id, org_id, live_job_id, lane, kind, dedupe_key, said)
+     select g.id, $1, $2, coalesce(case when octet_length(g.lane) <= 400 then g.lane else ''md5:'' || md5(g.lane) end, g.id::text),
+       ''row'', ''row:'' || g.id, json_build_object(''rows'', g.rows)
+     from (
+       select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows
+       from (
+         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part
+         from (select row_number() over () as place, %s as lane, (select to_json(r) from (select %s) r) as said from added a) c) n
+       group by n.lane, n.part order by min(n.place)) g
+     order by g.first', coalesce(lane, 'null::text'), coalesce(told, ''))
+  using s.org_id, s.live_job_id;
+  -- A transaction that was told of by NOTIFY cannot be prepared; and while there is more an orchestrator is on its way.
+  if not has_more and current_setting('max_prepared_transactions') = '0' then
+    perform weft.hint_live();
+  end if;
+  return null;
+end $_$;
+
+CREATE FUNCTION weft.offer_events(events bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare crowded text;
+begin
+  select d.name || '/' || j.name into crowded
+  from (
+    select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+    where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
+    join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
+  where s.backlog + (
+    select count(*) from (
+      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
+    ) >= j.max_backlog
+  limit 1;
+  if crowded is not null then
+    raise exception '%', crowded using errcode = 'WF008';
+  end if;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
   select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-  where e.id = offer_event.event and (s.match is null or e.payload @> s.match) on conflict do nothing;
+  where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
   if found then
     perform weft.hint_live();
   end if;
@@ -2338,6 +2690,22 @@ begin
     from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
       with ordinality as x (lane, kind, dedupe_key, said, place)
     order by x.place on conflict do nothing;
+    -- A version that is built beside the one in effect tells nobody.
+    insert into weft.outbox (org_id, kind, payload, ordering_key, actor)
+    select told.org_id, 'callback', x.payload, 'live:' || j.id || ':' || x.key, j.actor
+    from weft.live_job j join weft.live_dag d on d.id = j.dag_id
+      cross join rows from (json_to_recordset(told.callbacks) as (key text, payload json)) with ordinality as x (key, payload, place)
+    where j.id = told.live_job_id and (d.version_id is null
+      or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))
+    order by x.place;
+    if json_array_length(told.files) > 0 then
+      delete from weft.live_file f using json_to_recordset(told.files) as x (path text, tag text)
+      where x.tag is null and f.live_job_id = told.live_job_id and f.path = x.path;
+      insert into weft.live_file (live_job_id, path, org_id, tag, is_emitted)
+      select told.live_job_id, x.path, told.org_id, x.tag, x.is_emitted
+      from json_to_recordset(told.files) as x (path text, tag text, is_emitted boolean) where x.tag is not null
+      on conflict (live_job_id, path) do update set tag = excluded.tag, is_emitted = excluded.is_emitted, seen_at = excluded.seen_at;
+    end if;
     if told.rest is not null or told.is_caught_up is not null then
       update weft.live_source o set rest_until = weft.now() + told.rest,
         caught_up_at = case when told.is_caught_up then coalesce(o.caught_up_at, weft.now()) else o.caught_up_at end
@@ -2391,6 +2759,7 @@ CREATE FUNCTION weft.publish_write(done weft.task_done, version bigint) RETURNS 
     AS $$
 declare
   v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; changed text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
+  replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
   counted record; named text; before text;
 begin
@@ -2414,15 +2783,28 @@ begin
     if staged.schema_hash is distinct from v.schema_hash and staged.seen_schema is distinct from v.schema_hash then
       raise exception 'dataset %: another task has changed its columns meanwhile', named using errcode = 'WF007';
     end if;
+    if staged.schema_hash is distinct from v.schema_hash then
+      v.columns_by := n;
+    end if;
+    if staged.mode = 'append' and staged.seen is null and not (is_whole or staged.partitions <@ replaced) then
+      adds_again := true;
+    end if;
     if staged.mode = 'replace' then
       is_replacing := true;
+      replaced := replaced || staged.partitions;
+      if staged.is_whole then
+        is_whole := true;
+        v.lost_by := n;
+      end if;
       -- Of several writes of one attempt into the same partition the last counts: the others leave files that nobody ever sees.
       with removed as (
         update weft.dataset_file f set removed_by = n
         where f.version_id = version and f.removed_by is null and (staged.is_whole or f.partition_key = any (staged.partitions))
-        returning f.rows, f.bytes
+        returning f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
       )
-      select count(*) as files, coalesce(sum(r.rows), 0) as rows, coalesce(sum(r.bytes), 0) as bytes into counted from removed r;
+      select count(*) as files, coalesce(sum(r.rows), 0) as rows, coalesce(sum(r.bytes), 0) as bytes, coalesce(bit_xor(r.mark), 0) as marks
+      into counted from removed r;
+      v.content := v.content # counted.marks;
       files_out := files_out + counted.files;
       rows_out := rows_out + counted.rows;
       bytes_out := bytes_out + counted.bytes;
@@ -2436,31 +2818,40 @@ begin
       insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
       select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
       from json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint)
-      returning rows, bytes
+      returning rows, bytes, weft.mark_of(partition_key, path) as mark
     )
-    select count(*) as files, coalesce(sum(a.rows), 0) as rows, coalesce(sum(a.bytes), 0) as bytes into counted from added a;
+    select count(*) as files, coalesce(sum(a.rows), 0) as rows, coalesce(sum(a.bytes), 0) as bytes, coalesce(bit_xor(a.mark), 0) as marks
+    into counted from added a;
+    v.content := v.content # counted.marks;
     files_in := files_in + counted.files;
     rows_in := rows_in + counted.rows;
     bytes_in := bytes_in + counted.bytes;
-    insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-    select version, k.key, v.org_id, n, coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
+    insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+    select version, k.key, v.org_id, n, case when staged.mode = 'replace' then n else v.lost_by end,
+      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
     from unnest(staged.partitions) as k (key)
       left join json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint) on f.partition = k.key
     group by k.key order by k.key
-    on conflict (version_id, partition_key) do update set last_write = n, rows = p.rows + excluded.rows,
+    on conflict (version_id, partition_key) do update set last_write = n, content = p.content # excluded.content, rows = p.rows + excluded.rows,
       bytes = p.bytes + excluded.bytes, files = p.files + excluded.files, written_at = excluded.written_at;
     touched := touched || staged.partitions;
     swapping := swapping or staged.swaps;
     v.columns := staged.columns;
     v.schema_hash := staged.schema_hash;
+    insert into weft.column_edge as e (org_id, output_id, output_column, input_id, input_column, job_id, last_at)
+    select distinct v.org_id, v.dataset_id, f.output, f.input_id, f.input, done.job_id, done.ended_at
+    from json_to_recordset(staged.columns_from) as f (output text, input_id bigint, input text) order by 3, 4, 5
+    on conflict (org_id, output_id, output_column, input_id, input_column)
+    do update set job_id = excluded.job_id, last_at = excluded.last_at;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
-  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, taken_away, is_whole, adds_again, rows, bytes,
+    rows_removed, columns, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), touched, weft.without(changed, touched), is_whole, adds_again, rows_in, bytes_in, rows_out,
+    case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -2468,7 +2859,8 @@ begin
   select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
   where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
-    files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, written_at = done.ended_at
+    files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
+    lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
   where o.id = version;
   if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
     perform weft.show_table(v.dataset_id);
@@ -2852,28 +3244,30 @@ end $$;
 CREATE FUNCTION weft.register_files(version bigint, listed json, kept json, hash text, by text) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text; changed text[];
+declare v weft.dataset_version; n bigint; touched text[]; before text[]; marks bigint; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
   rows_out := v.rows;
   update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null;
-  with gone as (delete from weft.dataset_partition p where p.version_id = version returning p.partition_key)
-  select array_agg(g.partition_key) into changed from gone g;
+  with removed as (delete from weft.dataset_partition p where p.version_id = version returning p.partition_key)
+  select array_agg(r.partition_key) into before from removed r;
   insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
   select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
   from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
-  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  from weft.dataset_file f
   where f.version_id = version and f.removed_by is null group by f.partition_key;
-  select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files) into touched, rows_in, bytes_in, files_in
+  select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files), coalesce(bit_xor(p.content), 0) into touched, rows_in, bytes_in, files_in, marks
   from weft.dataset_partition p where p.version_id = version;
-  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'register', cardinality(touched), case when cardinality(changed) <= 100000 then changed end, rows_in, bytes_in, rows_out, weft.now(), by);
-  update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash,
-    written_at = weft.now() where o.id = version;
+  insert into weft.dataset_write (
+    version_id, number, org_id, mode, partitions, touched, taken_away, is_whole, rows, bytes, rows_removed, columns, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), touched, weft.without(before, touched), true, rows_in, bytes_in, rows_out,
+    case when hash is distinct from v.schema_hash then kept end, weft.now(), by);
+  update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash, content = marks,
+    lost_by = n, columns_by = case when hash is distinct from v.schema_hash then n else v.columns_by end, written_at = weft.now() where o.id = version;
   perform weft.tell_write(v, named, n, 'register', touched, rows_in, by);
   return n;
 end $$;
@@ -2965,7 +3359,7 @@ end $$;
 CREATE FUNCTION weft.roll_back_version(version bigint, back_to bigint, by text) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint;
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint; marks bigint; left_over bigint;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
   if back_to < v.oldest_write or v.collected_at is not null then
@@ -2974,26 +3368,38 @@ begin
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
-    returning f.partition_key, f.rows, f.bytes
+    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
   ), back as (
     insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
     select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
     where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
-    returning partition_key, rows, bytes
+    returning partition_key, rows, bytes, weft.mark_of(partition_key, path) as mark
   )
   select array(select g.partition_key from gone g union select b.partition_key from back b),
     coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
-    coalesce((select sum(g.rows) from gone g), 0), coalesce((select sum(g.bytes) from gone g), 0), (select count(*) from gone)
-  into touched, rows_in, bytes_in, files_in, rows_out, bytes_out, files_out;
+    coalesce((select sum(g.rows) from gone g), 0), coalesce((select sum(g.bytes) from gone g), 0), (select count(*) from gone),
+    coalesce((select bit_xor(g.mark) from gone g), 0) # coalesce((select bit_xor(b.mark) from back b), 0)
+  into touched, rows_in, bytes_in, files_in, rows_out, bytes_out, files_out, marks;
   -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
   delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
-  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), case when cardinality(touched) <= 100000 then touched end, rows_in, bytes_in, rows_out, weft.now(), by);
+  get diagnostics left_over = row_count;
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
+  -- What comes back is made of what it was made of when it was written.
+  insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
+  select version, n, v.org_id, row_number() over (), i.input_id, i.input_version_id, i.input_write, i.partitions
+  from (
+    select distinct i.input_id, i.input_version_id, i.input_write, i.partitions from weft.dataset_write_input i
+    where i.version_id = version and i.number in (
+      select f.added_by from weft.dataset_file f where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to)
+  ) i;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
-    files = o.files + files_in - files_out, written_at = weft.now() where o.id = version;
+    files = o.files + files_in - files_out, content = o.content # marks, written_at = weft.now(),
+    lost_by = case when left_over < cardinality(touched) then n else o.lost_by end where o.id = version;
   perform weft.tell_written(v.dataset_id);
   return n;
 end $$;
@@ -3032,6 +3438,7 @@ CREATE TABLE weft.live_job (
     dag_id bigint NOT NULL,
     name text NOT NULL,
     config_hash text NOT NULL,
+    nonce integer DEFAULT 0 NOT NULL,
     activation text NOT NULL,
     runtime text NOT NULL,
     operator text NOT NULL,
@@ -3090,11 +3497,12 @@ begin
       select p.partition_key as key from weft.dataset_partition p
       where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
     ), added as (
-      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since, is_boot)
       select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
         case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
-        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now()
-      from standing s order by s.key on conflict do nothing
+        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now(), true
+      from standing s order by s.key
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true
     )
     select count(*), max(s.key) into made, last_key from standing s;
     update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
@@ -3104,12 +3512,11 @@ begin
   end if;
   if l.strategy = 'partition' then
     with written as materialized (
-      select w.number, w.keys, w.written_at from weft.dataset_write w
+      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), touched as (
       select k.key, max(w.number) as number, min(w.written_at) as since from written w cross join lateral (
-        select unnest(w.keys) as key union all
-        select p.partition_key from weft.dataset_partition p where w.keys is null and p.version_id = v.id and p.last_write >= w.number) k
+        select unnest(w.keys) as key) k
       group by k.key
     ), added as (
       insert into weft.live_unit as u (org_id, live_job_id, lane, kind, dedupe_key, said, since)
@@ -3121,7 +3528,7 @@ begin
     select count(*), max(w.number) into made, last from written w;
   else
     with written as materialized (
-      select w.number, w.keys, w.written_at from weft.dataset_write w
+      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), added as (
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
@@ -3383,51 +3790,83 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean, is_same boolean)
+CREATE FUNCTION weft.send_events(org bigint, names text[], payloads jsonb[], sender text, keys text[], room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean, is_same boolean)
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_variable
-declare last bigint; rest int;
+#variable_conflict use_column
+declare ids bigint[]; made bigint[]; counts int[]; lasts bigint[]; told weft.event; place int; found record;
 begin
-  perform weft.lock_event(org, event);
-  insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
-  on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
-  if id is null then
-    return query select e.id, e.answered, false, e.name = event and e.payload = payload from weft.event e
-      where e.org_id = org and e.idempotency_key = key;
-    return;
-  end if;
-  perform weft.offer_event(id);
-  select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
-  if last is not null then
-    select count(*) into rest from weft.awaited a
-    where a.org_id = org and a.event = event and payload @> a.match and a.task_id > last;
-    answered := answered + rest;
-  end if;
-  if answered > 0 then
-    update weft.event e set answered = answered where e.id = id;
-  end if;
+  perform weft.lock_event(org, n.name) from (select distinct u.name from unnest(names) as u (name) order by u.name) n;
+  ids := array(select weft.next_id() from generate_series(1, cardinality(names)));
+  with added as (
+    insert into weft.event as e (id, org_id, name, payload, actor, idempotency_key)
+    select u.id, org, u.name, u.payload, sender, u.key
+    from unnest(ids, names, payloads, keys) with ordinality as u (id, name, payload, key, place) order by u.place
+    on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id
+  )
+  select coalesce(array_agg(a.id), '{}') into made from added a;
+  perform weft.offer_events(made);
+  counts := array_fill(0, array[cardinality(names)]);
+  lasts := array_fill(null::bigint, array[cardinality(names)]);
+  for told in
+    select e.* from weft.event e
+    where e.id = any (made) and exists (select 1 from weft.awaited a where a.org_id = org and a.event = e.name) order by e.id
+  loop
+    place := array_position(ids, told.id);
+    found := weft.tell_event(told, room);
+    counts[place] := found.answered;
+    lasts[place] := found.last;
+  end loop;
   insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
-  values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
-    (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
-  is_new := true;
-  return next;
+  select org, 'route_event', json_build_object('event_id', u.id::text, 'after', u.last::text),
+    (case when u.last is null then 'done' else 'pending' end)::weft.outbox_state, case when u.last is null then weft.now() end, sender
+  from unnest(ids, lasts) with ordinality as u (id, last, place) where u.id = any (made) order by u.place;
+  return query
+    select coalesce(f.id, u.id), coalesce(f.answered, u.answered), f.id is null, f.name = u.name and f.payload = u.payload
+    from unnest(ids, names, payloads, keys, counts) with ordinality as u (id, name, payload, key, answered, place)
+      left join weft.event f on u.id <> all (made) and f.org_id = org and f.idempotency_key = u.key
+    order by u.place;
 end $$;
 
 CREATE FUNCTION weft.settle_dag(dag bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare wanted bigint[];
+declare wanted bigint[]; each record;
 begin
   perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
   wanted := array(
     select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id) where d.id = dag);
   update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
   update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
-  update weft.live_source s set is_listening = true from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id = any (wanted) and not s.is_listening;
-  update weft.live_source s set is_listening = false, deaf_since = weft.now() from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id <> all (wanted) and s.is_listening;
+  update weft.live_job j set runtime = s.runtime, queue_id = s.queue_id, rank = s.rank, timeout = s.timeout,
+    heartbeat_timeout = s.heartbeat_timeout, max_attempts = s.max_attempts, on_failure = s.on_failure, max_concurrency = s.max_concurrency,
+    max_backlog = s.max_backlog, idle_after = s.idle_after
+  from (
+    select distinct on (m.live_job_id) m.live_job_id, m.settings from weft.live_dag d
+      join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id)
+    where d.id = dag order by m.live_job_id, m.dag_version_id = d.version_id desc
+  ) o cross join lateral json_to_record(o.settings) as s (runtime text, queue_id bigint, rank smallint, timeout interval,
+    heartbeat_timeout interval, max_attempts smallint, on_failure text, max_concurrency int, max_backlog int, idle_after interval)
+  where j.id = o.live_job_id and (j.runtime, j.queue_id, j.rank, j.timeout, j.heartbeat_timeout, j.max_attempts, j.on_failure,
+      j.max_concurrency, j.max_backlog, j.idle_after) is distinct from (s.runtime, s.queue_id, s.rank, s.timeout, s.heartbeat_timeout,
+      s.max_attempts, s.on_failure, s.max_concurrency, s.max_backlog, s.idle_after);
+  for each in
+    select s.live_job_id, s.org_id, s.event, s.is_listening from weft.live_source s join weft.live_job j on j.id = s.live_job_id
+    where j.dag_id = dag and s.is_listening <> (j.id = any (wanted)) order by s.event, s.live_job_id
+  loop
+    if each.event is not null then
+      perform weft.lock_event(each.org_id, each.event);
+    end if;
+    if not each.is_listening then
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+        json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
+      from weft.live_source s join weft.event e on e.org_id = s.org_id and e.name = s.event and e.at > s.deaf_since
+      where s.live_job_id = each.live_job_id and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
+    end if;
+    update weft.live_source s set is_listening = not each.is_listening, deaf_since = case when each.is_listening then weft.now() end
+    where s.live_job_id = each.live_job_id;
+  end loop;
   perform weft.hint_live();
 end $$;
 
@@ -3765,20 +4204,72 @@ begin
   return query select new_id, handler, of.concurrency_key is not null;
 end $$;
 
-CREATE FUNCTION weft.swap_dag(dag bigint, to_version bigint) RETURNS void
+CREATE FUNCTION weft.standing_of_live_job(job bigint, OUT units bigint, OUT held bigint, OUT writes bigint, OUT since timestamp with time zone, OUT is_behind boolean) RETURNS record
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare first_write timestamptz;
+begin
+  select count(*) filter (where u.kind <> 'slice'), count(*) filter (where u.state = 'held'), min(u.since) filter (where u.kind <> 'slice'),
+    coalesce(bool_or(u.is_boot), false)
+  into units, held, since, is_behind from weft.live_unit u where u.live_job_id = job and u.state <> 'done';
+  select coalesce(sum(v.last_write - case when v.id = i.version_id then coalesce(i.routed_write, 0) else 0 end), 0), min(f.written_at),
+    is_behind or coalesce(bool_or(i.routed_write is null or v.id is distinct from i.version_id), false)
+  into writes, first_write, is_behind
+  from weft.live_input i join weft.dataset d on d.id = i.dataset_id
+    join weft.dataset_version v on v.id = case when i.is_internal then i.version_id else d.current_id end
+    left join lateral (
+      select w.written_at from weft.dataset_write w
+      where w.version_id = v.id and w.number > case when v.id = i.version_id then coalesce(i.routed_write, 0) else 0 end
+      order by w.number limit 1) f on true
+  where i.live_job_id = job;
+  since := least(since, first_write);
+  is_behind := is_behind or exists (
+    select 1 from weft.live_source s where s.live_job_id = job and s.kind in ('continuous', 'files') and s.caught_up_at is null);
+end $$;
+
+CREATE FUNCTION weft.swap_dag(dag bigint, to_version bigint, verb weft.tag_verb DEFAULT 'deploy'::weft.tag_verb, by text DEFAULT NULL::text, said text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare d weft.live_dag; each record;
+declare d weft.live_dag; v weft.dag_version; each record;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
-  for each in select p.dataset_id, p.version_id from weft.dag_version_dataset p where p.dag_version_id = to_version order by p.dataset_id loop
+  select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
+  -- What no job writes any more stays the DAG's, as none of its outputs.
+  update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
+  for each in
+    select p.dataset_id, p.version_id, j.name, o.place, j.document -> 'unique_key' as key
+    from weft.dag_version_dataset p join weft.dag_version_job m on m.dag_version_id = p.dag_version_id
+      join weft.live_output o on o.live_job_id = m.live_job_id and o.version_id = p.version_id join weft.live_job j on j.id = m.live_job_id
+    where p.dag_version_id = to_version order by p.dataset_id
+  loop
     perform weft.make_current(each.dataset_id, each.version_id);
+    update weft.dataset o set producer_dag = d.name, producer_node = each.name, producer_output = each.place,
+      unique_key = case json_typeof(each.key) when 'array' then array(select json_array_elements_text(each.key)) end
+    where o.id = each.dataset_id;
   end loop;
-  update weft.dag_version v set state = 'retired', retired_at = weft.now() where v.id = d.version_id and v.id <> to_version;
-  update weft.dag_version v set state = 'abandoned', retired_at = weft.now() where v.id = d.building_id and v.id <> to_version;
-  update weft.dag_version v set state = 'live', live_at = weft.now(), retired_at = null where v.id = to_version;
+  update weft.dag_version o set state = 'retired', retired_at = weft.now() where o.id = d.version_id and o.id <> to_version;
+  update weft.dag_version o set state = 'abandoned', retired_at = weft.now() where o.id = d.building_id and o.id <> to_version;
+  update weft.dag_version o set state = 'live', live_at = weft.now(), retired_at = null where o.id = to_version;
   update weft.live_dag o set version_id = to_version, building_id = null where o.id = dag;
+  perform weft.move_live_tag(d.org_id, d.name || '/live', verb, v.artifact_id, coalesce(by, v.actor), coalesce(said, v.message));
   perform weft.settle_dag(dag);
+end $$;
+
+CREATE FUNCTION weft.swap_when_caught_up(dag bigint, lag interval) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare d weft.live_dag;
+begin
+  select * into d from weft.live_dag o where o.id = dag and o.building_id is not null for no key update skip locked;
+  if not found or exists (
+    select 1 from weft.dag_version_job m cross join lateral weft.standing_of_live_job(m.live_job_id) s
+    where m.dag_version_id = d.building_id and (s.is_behind or s.held > 0 or s.since < weft.now() - lag)
+      and not exists (select 1 from weft.dag_version_job o where o.dag_version_id = d.version_id and o.live_job_id = m.live_job_id)
+  ) then
+    return false;
+  end if;
+  perform weft.swap_dag(dag, d.building_id);
+  return true;
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -3934,6 +4425,35 @@ begin
   return cardinality(ready);
 end $$;
 
+CREATE TABLE weft.event (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    payload jsonb NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    answered integer DEFAULT 0 NOT NULL,
+    actor text,
+    idempotency_key text,
+    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
+);
+
+CREATE FUNCTION weft.tell_event(told weft.event, room integer, OUT answered integer, OUT last bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare rest int;
+begin
+  select r.answered, r.last into answered, last from weft.route_event(told.id, 0, room) r;
+  if last is not null then
+    select count(*) into rest from weft.awaited a
+    where a.org_id = told.org_id and a.event = told.name and told.payload @> a.match and a.task_id > last;
+    answered := answered + rest;
+  end if;
+  if answered > 0 then
+    update weft.event e set answered = answered where e.id = told.id;
+  end if;
+end $$;
+
 CREATE TABLE weft.dataset_version (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -3947,6 +4467,9 @@ CREATE TABLE weft.dataset_version (
     location text NOT NULL,
     is_outside boolean DEFAULT false NOT NULL,
     last_write bigint DEFAULT 0 NOT NULL,
+    content bigint DEFAULT 0 NOT NULL,
+    lost_by bigint DEFAULT 0 NOT NULL,
+    columns_by bigint DEFAULT 0 NOT NULL,
     oldest_write bigint DEFAULT 0 NOT NULL,
     collected_at timestamp with time zone,
     rows bigint DEFAULT 0 NOT NULL,
@@ -3987,6 +4510,116 @@ CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN to_timestamp((((((id >> 22) + '1704067200000'::bigint))::numeric / 1000.0))::double precision);
 
+CREATE FUNCTION weft.trace_of(task bigint, try integer, OUT trace jsonb, OUT producer text, OUT unkept text) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare each record; items jsonb := '[]';
+begin
+  if exists (
+    with recursive made as (
+      select k.id from weft.task_done k where k.parent_id = task and k.id > task
+      union all
+      select k.id from made m join weft.task_done k on k.parent_id = m.id and k.id > m.id
+    )
+    select 1 from made m where exists (select 1 from weft.task_input i where i.task_id = m.id)
+      or exists (
+        select 1 from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id where t.id = m.id)
+  ) then
+    unkept := 'made';
+    return;
+  end if;
+  for each in
+    select i.dataset_id, i.version_id, i.write, i.partitions, i.pinned, coalesce(i.seen, i.write) as seen,
+      d.current_id, v.id, v.number, v.last_write, v.lost_by, v.columns_by, v.schema_hash, v.content
+    from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
+    where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
+  loop
+    if each.id is null or each.columns_by > each.seen or each.pinned is null and each.current_id is distinct from each.id
+      or each.pinned is distinct from 'write' and (each.partitions is null and each.last_write > each.write
+        or each.partitions is not null and (each.lost_by > each.write or exists (
+          select 1 from weft.dataset_partition p
+          where p.version_id = each.id and p.partition_key = any (each.partitions) and p.last_write > each.write)))
+    then
+      unkept := 'moved';
+      return;
+    end if;
+    items := items || jsonb_build_object(
+      'role', 'read', 'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write,
+      'partitions', each.partitions, 'pinned', each.pinned, 'schema', each.schema_hash,
+      'content', case when each.partitions is null then each.content else weft.content_of(each.id, each.partitions) end);
+  end loop;
+  for each in
+    select w.number as write, w.mode, w.touched, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
+      d.current_id, d.producer_dag, d.producer_node
+    from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt
+      join weft.dataset_version v on v.id = w.version_id join weft.dataset d on d.id = v.dataset_id
+    where t.id = task and t.attempt = try order by v.id
+  loop
+    if each.adds_again then
+      unkept := 'adds';
+      return;
+    end if;
+    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write
+      or each.mode = 'replace' and (
+        select count(*) from weft.dataset_partition p
+        where p.version_id = each.id and p.partition_key = any (each.touched) and p.last_write = each.write) < cardinality(each.touched)
+    then
+      unkept := 'moved';
+      return;
+    end if;
+    producer := each.producer_dag || '/' || each.producer_node;
+    items := items || jsonb_build_object(
+      'role', case when each.is_whole then 'whole' when each.mode = 'replace' then 'replaced' else 'added' end,
+      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.touched,
+      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.touched) end);
+  end loop;
+  trace := nullif(items, '[]');
+end $$;
+
+CREATE FUNCTION weft.trace_problems(org bigint, trace jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+declare each record; now record; last record; late record; stands boolean; found jsonb;
+begin
+  for each in
+    select * from jsonb_to_recordset(trace) as r (
+      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text, content bigint)
+  loop
+    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, d.current_id, s.id as seen_id, s.number, s.last_write into now
+    from weft.dataset d left join weft.dataset_version v on v.id = each.version and v.dataset_id = d.id
+      left join weft.dataset_version s on s.id = case when each.pinned is null then d.current_id else v.id end
+    where d.org_id = org and d.id = each.dataset;
+    stands := case
+      when now.id is null or now.collected_at is not null then false
+      when each.pinned is null and now.current_id is distinct from now.id then false
+      when each.role = 'read' and now.schema_hash is distinct from each.schema then false
+      when each.pinned = 'write' then now.oldest_write <= each.write
+      when each.role = 'added' then cardinality(each.partitions) = (
+        select count(*) from weft.dataset_partition p
+        where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)
+      when each.role = 'whole' or each.partitions is null then now.content = each.content
+      else weft.content_of(now.id, each.partitions) = each.content end;
+    continue when stands;
+    -- Of some partitions these are read, and of all the last that was written.
+    if each.role = 'whole' or each.partitions is null then
+      select p.last_write, p.partition_key into last from weft.dataset_partition p
+      where p.version_id = now.seen_id order by p.last_write desc, p.partition_key desc limit 1;
+    else
+      select o.last_write, o.partition_key into last from (
+        select p.last_write, p.partition_key from weft.dataset_partition p
+        where p.version_id = now.seen_id and p.partition_key = any (each.partitions) offset 0
+      ) o order by o.last_write desc limit 1;
+    end if;
+    select w.task_id, w.mode, last.partition_key into late from weft.dataset_write w
+    where w.version_id = now.seen_id and w.number = last.last_write and (now.seen_id <> each.version or last.last_write > each.write);
+    found := coalesce(found, '[]') || jsonb_build_object(
+      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number', now.number,
+      'now_write', now.last_write, 'partition', nullif(late.partition_key, ''), 'by', late.task_id, 'mode', late.mode);
+    exit when jsonb_array_length(found) = 3;
+  end loop;
+  return found;
+end $$;
+
 CREATE FUNCTION weft.turn_live_job(job bigint, room integer, is_thorough boolean, OUT begun integer, OUT is_more boolean) RETURNS record
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3997,7 +4630,7 @@ CREATE FUNCTION weft.turn_live_job(job bigint, room integer, is_thorough boolean
     AS $$
 declare
   l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; others bigint[]; barrier bigint;
-  first bigint;  at_place int; is_asked boolean; settled int; problem text;
+  first bigint;  at_place int; is_asked boolean; settled int; standing int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -4054,7 +4687,7 @@ begin
     -- A source that goes on for ever does so in slices, one after the other.
     insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, run_at)
     select l.org_id, job, '', 'slice', 'slice', '{}', s.rest_until from weft.live_source s
-    where s.live_job_id = job and s.kind in ('continuous', 'files')
+    where s.live_job_id = job and s.kind in ('continuous', 'files') and open_units < l.max_backlog
       and not exists (select 1 from weft.live_unit u where u.live_job_id = job and u.lane = '' and u.kind = 'slice') on conflict do nothing;
   end if;
 
@@ -4094,7 +4727,11 @@ begin
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
       insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
-      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts, l.handler, l.timeout, l.heartbeat_timeout, l.actor
+      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts,
+        -- What looks for files is the same for all, and what it finds is the operator's.
+        case when c.kind = 'slice' and exists (select 1 from weft.live_source s where s.live_job_id = job and s.kind = 'files')
+          then 'live.scan_files' else l.handler end,
+        l.timeout, l.heartbeat_timeout, l.actor
       from chosen c
     ), params as (
       insert into weft.task_params (id, org_id, params)
@@ -4111,6 +4748,13 @@ begin
     is_more := is_more or begun = room;
   end if;
   update weft.live_unit u set state = 'ready' where u.id = any (heads) and u.state in ('new', 'waiting');
+
+  -- By this it is told whether there is room for more events.
+  if exists (select 1 from weft.live_source s where s.live_job_id = job and s.event is not null) then
+    select count(*) into standing from (
+      select 1 from weft.live_unit u where u.live_job_id = job and u.state in ('waiting', 'ready', 'running', 'held') limit l.max_backlog) o;
+    update weft.live_source s set backlog = standing where s.live_job_id = job and s.backlog <> standing;
+  end if;
 
   running := running + begun;
   gone := gone - case l.on_failure when 'skip' then lost else 0 end;
@@ -4168,6 +4812,20 @@ begin
   return t;
 end $$;
 
+CREATE FUNCTION weft.unit_of_partition(l weft.live_job, at_place integer, key text, backfill bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare made bigint;
+begin
+  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
+  select l.org_id, l.id, key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
+    case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end,
+    json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]), backfill
+  from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
+  where i.live_job_id = l.id and i.place = at_place on conflict do nothing returning id into made;
+  return made;
+end $$;
+
 CREATE TABLE weft.artifact (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -4192,13 +4850,18 @@ CREATE TABLE weft.artifact (
 );
 
 CREATE TABLE weft.output_cache (
+    id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
     key bytea NOT NULL,
     handler text NOT NULL,
     task_id bigint NOT NULL,
     made_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     expires_at timestamp with time zone,
     digest text,
+    bytes bigint DEFAULT 0 NOT NULL,
+    producer text,
+    trace jsonb,
     output json NOT NULL,
     CONSTRAINT output_cache_key_check CHECK ((octet_length(key) = 32))
 );
@@ -4286,6 +4949,10 @@ begin
   end loop;
   return count;
 end $_$;
+
+CREATE FUNCTION weft.without(all_of text[], others text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    RETURN ARRAY(SELECT DISTINCT k.key FROM unnest(without.all_of) k(key) WHERE (k.key <> ALL (COALESCE(without.others, '{}'::text[]))) ORDER BY k.key);
 
 CREATE TABLE weft.answer (
     org_id bigint NOT NULL,
@@ -4492,6 +5159,17 @@ CREATE TABLE weft.blob (
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
 
+CREATE TABLE weft.column_edge (
+    org_id bigint NOT NULL,
+    output_id bigint NOT NULL,
+    output_column text NOT NULL,
+    input_id bigint NOT NULL,
+    input_column text NOT NULL,
+    job_id bigint,
+    last_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='70');
+
 CREATE TABLE weft.dag_version_dataset (
     dag_version_id bigint NOT NULL,
     dataset_id bigint NOT NULL,
@@ -4502,7 +5180,8 @@ CREATE TABLE weft.dag_version_dataset (
 CREATE TABLE weft.dag_version_job (
     dag_version_id bigint NOT NULL,
     live_job_id bigint NOT NULL,
-    org_id bigint NOT NULL
+    org_id bigint NOT NULL,
+    settings json NOT NULL
 );
 
 CREATE TABLE weft.dataset (
@@ -4548,6 +5227,8 @@ CREATE TABLE weft.dataset_partition (
     partition_key text NOT NULL,
     org_id bigint NOT NULL,
     last_write bigint NOT NULL,
+    lost_by bigint DEFAULT 0 NOT NULL,
+    content bigint DEFAULT 0 NOT NULL,
     rows bigint NOT NULL,
     bytes bigint NOT NULL,
     files integer NOT NULL,
@@ -4565,10 +5246,14 @@ CREATE TABLE weft.dataset_write (
     node text,
     handler text,
     partitions integer NOT NULL,
-    keys text[],
+    touched text[] DEFAULT '{}'::text[] NOT NULL,
+    taken_away text[] DEFAULT '{}'::text[] NOT NULL,
+    is_whole boolean DEFAULT false NOT NULL,
+    adds_again boolean DEFAULT false NOT NULL,
     rows bigint NOT NULL,
     bytes bigint NOT NULL,
     rows_removed bigint NOT NULL,
+    columns json,
     written_at timestamp with time zone NOT NULL,
     actor text NOT NULL,
     CONSTRAINT dataset_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text, 'rollback'::text, 'register'::text])))
@@ -4617,18 +5302,6 @@ CREATE TABLE weft.edge (
     next bigint NOT NULL,
     org_id bigint NOT NULL,
     branches smallint[]
-);
-
-CREATE TABLE weft.event (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    name text NOT NULL,
-    payload jsonb NOT NULL,
-    at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    answered integer DEFAULT 0 NOT NULL,
-    actor text,
-    idempotency_key text,
-    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
 );
 
 CREATE TABLE weft.handler (
@@ -4944,6 +5617,24 @@ CREATE TABLE weft.lease (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE weft.live_backfill (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    live_job_id bigint NOT NULL,
+    place integer NOT NULL,
+    first_key text,
+    last_key text,
+    next_key text,
+    at_once integer NOT NULL,
+    partitions integer NOT NULL,
+    made integer DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    ended_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT live_backfill_at_once_check CHECK ((at_once > 0))
+);
+
 CREATE TABLE weft.live_dag (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -4954,6 +5645,16 @@ CREATE TABLE weft.live_dag (
     paused_at timestamp with time zone,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     actor text NOT NULL
+);
+
+CREATE TABLE weft.live_file (
+    live_job_id bigint NOT NULL,
+    path text NOT NULL COLLATE pg_catalog."C",
+    org_id bigint NOT NULL,
+    tag text NOT NULL,
+    is_emitted boolean NOT NULL,
+    seen_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT live_file_path_check CHECK (((length(path) >= 1) AND (length(path) <= 600)))
 );
 
 CREATE TABLE weft.live_input (
@@ -5017,6 +5718,11 @@ CREATE TABLE weft.live_source (
     missed bigint DEFAULT 0 NOT NULL,
     event text,
     match jsonb,
+    hook json,
+    table_name text,
+    columns text[],
+    followed oid,
+    backlog integer DEFAULT 0 NOT NULL,
     lane text[],
     rest_until timestamp with time zone,
     caught_up_at timestamp with time zone,
@@ -5037,6 +5743,8 @@ CREATE TABLE weft.live_unit (
     since timestamp with time zone DEFAULT weft.now() NOT NULL,
     run_at timestamp with time zone,
     task_id bigint,
+    is_boot boolean DEFAULT false NOT NULL,
+    backfill_id bigint,
     CONSTRAINT live_unit_kind_check CHECK ((kind = ANY (ARRAY['bootstrap'::text, 'update'::text, 'partition'::text, 'event'::text, 'tick'::text, 'slice'::text, 'file'::text, 'row'::text]))),
     CONSTRAINT live_unit_state_check CHECK ((state = ANY (ARRAY['new'::text, 'waiting'::text, 'ready'::text, 'running'::text, 'done'::text, 'held'::text])))
 )
@@ -5241,6 +5949,8 @@ CREATE TABLE weft.staged_live (
     live_job_id bigint NOT NULL,
     states json DEFAULT '[]'::json NOT NULL,
     units json DEFAULT '[]'::json NOT NULL,
+    callbacks json DEFAULT '[]'::json NOT NULL,
+    files json DEFAULT '[]'::json NOT NULL,
     rest interval,
     is_caught_up boolean
 );
@@ -5262,6 +5972,7 @@ CREATE TABLE weft.staged_write (
     seen_schema text,
     columns json,
     schema_hash text,
+    columns_from json,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     CONSTRAINT staged_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text])))
 );
@@ -5311,7 +6022,10 @@ CREATE TABLE weft.task_input (
     version_id bigint NOT NULL,
     write bigint NOT NULL,
     partitions text[],
-    read_at timestamp with time zone DEFAULT weft.now() NOT NULL
+    pinned text,
+    seen bigint,
+    read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text])))
 );
 
 CREATE TABLE weft.task_params (
@@ -5320,6 +6034,24 @@ CREATE TABLE weft.task_params (
     params json NOT NULL
 )
 PARTITION BY RANGE (id);
+
+CREATE TABLE weft.task_reuse (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    handler text NOT NULL,
+    node text NOT NULL,
+    key bytea NOT NULL,
+    args bytea NOT NULL,
+    cause text NOT NULL,
+    other_id bigint,
+    made_at timestamp with time zone,
+    detail jsonb,
+    unkept text,
+    noted_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT task_reuse_cause_check CHECK ((cause = ANY (ARRAY['served'::text, 'forced'::text, 'changed'::text, 'expired'::text, 'unkept'::text, 'removed'::text, 'code'::text, 'params'::text, 'nothing'::text]))),
+    CONSTRAINT task_reuse_unkept_check CHECK ((unkept = ANY (ARRAY['large'::text, 'adds'::text, 'moved'::text, 'made'::text])))
+);
 
 CREATE VIEW weft.tasks AS
  SELECT id,
@@ -5607,6 +6339,9 @@ ALTER TABLE ONLY weft.backfill
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_pkey PRIMARY KEY (org_id, output_id, output_column, input_id, input_column);
+
 ALTER TABLE ONLY weft.dag_version
     ADD CONSTRAINT dag_version_dag_id_number_key UNIQUE (dag_id, number);
 
@@ -5694,6 +6429,9 @@ ALTER TABLE ONLY weft.key_slot
 ALTER TABLE ONLY weft.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY weft.live_backfill
+    ADD CONSTRAINT live_backfill_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_org_id_id_key UNIQUE (org_id, id);
 
@@ -5702,6 +6440,9 @@ ALTER TABLE ONLY weft.live_dag
 
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.live_file
+    ADD CONSTRAINT live_file_pkey PRIMARY KEY (live_job_id, path);
 
 ALTER TABLE ONLY weft.live_input
     ADD CONSTRAINT live_input_pkey PRIMARY KEY (live_job_id, place);
@@ -5755,7 +6496,7 @@ ALTER TABLE ONLY weft.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.output_cache
-    ADD CONSTRAINT output_cache_pkey PRIMARY KEY (org_id, key);
+    ADD CONSTRAINT output_cache_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_name_key UNIQUE (org_id, name);
@@ -5819,6 +6560,9 @@ ALTER TABLE ONLY weft.task_params
 
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.task_reuse
+    ADD CONSTRAINT task_reuse_pkey PRIMARY KEY (task_id);
 
 ALTER TABLE ONLY weft.token
     ADD CONSTRAINT token_digest_key UNIQUE (digest);
@@ -5885,13 +6629,17 @@ CREATE INDEX backfill_schedule ON weft.backfill USING btree (org_id, schedule_id
 
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
+CREATE INDEX column_edge_input ON weft.column_edge USING btree (org_id, input_id, input_column, output_id, output_column);
+
 CREATE INDEX dag_version_artifact ON weft.dag_version USING btree (artifact_id);
 
 CREATE INDEX dag_version_dataset_version ON weft.dag_version_dataset USING btree (version_id);
 
 CREATE INDEX dag_version_job_of ON weft.dag_version_job USING btree (live_job_id);
 
-CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id);
+CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id, output_id);
+
+CREATE INDEX dataset_file_added ON weft.dataset_file USING btree (version_id, added_by);
 
 CREATE INDEX dataset_file_partition ON weft.dataset_file USING btree (version_id, partition_key, id) WHERE (removed_by IS NOT NULL);
 
@@ -5904,6 +6652,8 @@ CREATE INDEX dataset_file_standing ON weft.dataset_file USING btree (version_id,
 CREATE INDEX dataset_partition_latest ON weft.dataset_partition USING btree (version_id, last_write, partition_key);
 
 CREATE INDEX dataset_write_at ON weft.dataset_write USING btree (version_id, written_at);
+
+CREATE INDEX dataset_write_columns ON weft.dataset_write USING btree (version_id, number) WHERE (columns IS NOT NULL);
 
 CREATE INDEX dataset_write_input_of ON weft.dataset_write_input USING btree (input_version_id, input_write);
 
@@ -5945,15 +6695,23 @@ CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at 
 
 CREATE INDEX key_loan_wanted ON weft.key_loan USING btree (queue_id, key, task_id);
 
+CREATE INDEX live_backfill_job ON weft.live_backfill USING btree (org_id, live_job_id, id);
+
+CREATE INDEX live_backfill_open ON weft.live_backfill USING btree (id) WHERE (ended_at IS NULL);
+
 CREATE INDEX live_input_dataset ON weft.live_input USING btree (dataset_id);
 
 CREATE INDEX live_job_active ON weft.live_job USING btree (id) WHERE (state <> 'stopped'::text);
+
+CREATE INDEX live_output_dataset ON weft.live_output USING btree (dataset_id);
 
 CREATE INDEX live_output_version ON weft.live_output USING btree (version_id);
 
 CREATE INDEX live_source_due ON weft.live_source USING btree (next_at) WHERE (is_listening AND (next_at IS NOT NULL));
 
 CREATE INDEX live_source_event ON weft.live_source USING btree (org_id, event) WHERE (is_listening AND (event IS NOT NULL));
+
+CREATE INDEX live_unit_backfill ON weft.live_unit USING btree (backfill_id) WHERE (backfill_id IS NOT NULL);
 
 CREATE INDEX live_unit_held ON weft.live_unit USING btree (live_job_id, id) WHERE (state = 'held'::text);
 
@@ -5985,7 +6743,13 @@ CREATE INDEX output_cache_expires ON weft.output_cache USING btree (expires_at) 
 
 CREATE INDEX output_cache_handler ON weft.output_cache USING btree (org_id, handler);
 
+CREATE INDEX output_cache_key ON weft.output_cache USING btree (org_id, key, made_at, id);
+
 CREATE INDEX output_cache_made ON weft.output_cache USING btree (made_at) WHERE (expires_at IS NULL);
+
+CREATE UNIQUE INDEX output_cache_plain ON weft.output_cache USING btree (org_id, key) WHERE (trace IS NULL);
+
+CREATE INDEX output_cache_used ON weft.output_cache USING btree (org_id, used_at, id) INCLUDE (bytes);
 
 CREATE INDEX schedule_due ON weft.schedule USING btree (next_at) WHERE (paused_at IS NULL);
 
@@ -6028,6 +6792,10 @@ CREATE INDEX task_log_created ON weft.task_log USING btree (created_at);
 CREATE INDEX task_log_digest ON weft.task_log USING btree (digest);
 
 CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
+
+CREATE INDEX task_reuse_args ON weft.task_reuse USING btree (org_id, args, task_id);
+
+CREATE INDEX task_reuse_node ON weft.task_reuse USING btree (org_id, handler, node, task_id);
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 
@@ -6155,6 +6923,10 @@ CREATE TRIGGER job_event_is_not_emptied BEFORE TRUNCATE ON weft.job_event FOR EA
 
 CREATE TRIGGER seals_are_kept BEFORE UPDATE ON weft.audit_seal FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
+CREATE TRIGGER source_follows AFTER INSERT OR UPDATE OF is_listening ON weft.live_source FOR EACH ROW WHEN ((new.kind = 'table'::text)) EXECUTE FUNCTION weft.follow_or_leave();
+
+CREATE TRIGGER source_is_gone AFTER DELETE ON weft.live_source FOR EACH ROW WHEN (((old.kind = 'table'::text) AND (old.followed IS NOT NULL))) EXECUTE FUNCTION weft.follow_or_leave();
+
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 ALTER TABLE ONLY weft.answer
@@ -6180,6 +6952,12 @@ ALTER TABLE ONLY weft.audit_seal
 
 ALTER TABLE ONLY weft.backfill
     ADD CONSTRAINT backfill_org_id_schedule_id_fkey FOREIGN KEY (org_id, schedule_id) REFERENCES weft.schedule(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_org_id_input_id_fkey FOREIGN KEY (org_id, input_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.column_edge
+    ADD CONSTRAINT column_edge_org_id_output_id_fkey FOREIGN KEY (org_id, output_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.dag_version
     ADD CONSTRAINT dag_version_artifact_id_fkey FOREIGN KEY (artifact_id) REFERENCES weft.artifact(id);
@@ -6238,6 +7016,9 @@ ALTER TABLE ONLY weft.key_loan
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY weft.live_backfill
+    ADD CONSTRAINT live_backfill_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_org_id_building_id_fkey FOREIGN KEY (org_id, building_id) REFERENCES weft.dag_version(org_id, id) DEFERRABLE INITIALLY DEFERRED;
 
@@ -6246,6 +7027,9 @@ ALTER TABLE ONLY weft.live_dag
 
 ALTER TABLE ONLY weft.live_dag
     ADD CONSTRAINT live_dag_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dag_version(org_id, id) DEFERRABLE INITIALLY DEFERRED;
+
+ALTER TABLE ONLY weft.live_file
+    ADD CONSTRAINT live_file_org_id_live_job_id_fkey FOREIGN KEY (org_id, live_job_id) REFERENCES weft.live_job(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.live_input
     ADD CONSTRAINT live_input_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id);
@@ -6327,6 +7111,9 @@ ALTER TABLE ONLY weft.task_blob
 
 ALTER TABLE ONLY weft.task_log
     ADD CONSTRAINT task_log_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
+
+ALTER TABLE ONLY weft.task_reuse
+    ADD CONSTRAINT task_reuse_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.token
     ADD CONSTRAINT token_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

@@ -57,9 +57,14 @@ FILES = {
     "staging": "catalog/sql/staging.sql",
     "collecting": "catalog/sql/collecting.sql",
     "publishing": "db/migrations/sql/0006_datasets.sql",
+    "lineage": "catalog/sql/lineage.sql",
+    "diff": "catalog/sql/diff.sql",
+    "openlineage": "catalog/sql/openlineage.sql",
     "rows": "catalog/sql/rows.sql",
     "registering": "catalog/sql/registering.sql",
     "keeping": "catalog/sql/keeping.sql",
+    "traces": "db/migrations/sql/0006_traces.sql",
+    "explain": "catalog/sql/explain.sql",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -206,6 +211,13 @@ GUARDS: list[Guard] = [
     *_of("dataset.files", "test_datasets", "and f.added_by <= $3", ("(f.removed_by is null or f.removed_by > $3)", "true")),
     *_of("dataset.partitions", "test_dataset_guards", "p.org_id = $1 and"),
     *_of("dataset.latest_partitions", "test_dataset_guards", "p.org_id = $1 and"),
+    *_of("lineage.inputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
+    *_of("lineage.outputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
+    *_of("lineage.column_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
+    *_of("lineage.column_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
+    *_of("lineage.state_inputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true"),
+         ("where f.removed_by is null or f.removed_by > u.write", "")),
+    *_of("lineage.state_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
     *_of("staging.holder", "test_dataset_guards", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
     *_of("staging.stage", "test_dataset_guards", "and s.task_id = $2", "and s.partitions is null"),
     *_of("publishing.publish_write", "test_dataset_guards", "and p.last_write > staged.seen", "and s.partitions is not null",
@@ -632,16 +644,30 @@ GUARDS: list[Guard] = [
     *_of("saved.drop", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
          "for share"),
     # --- outputs that serve again ---
-    *_of(
-        "cache.find", "test_cache", ("c.org_id = t.org_id and", ""),
-        "and (c.expires_at is null or c.expires_at > (select weft.now()))",
-        "and ($3::interval is null or c.made_at > (select weft.now() - $3::interval))",
-    ),
+    *_of("outputs.find_output", "test_cache", ("c.org_id = mine.org_id and", ""), ("each.expires_at <= at or", ""),
+         ("or each.made_at <= at - within", "")),
+    *_of("outputs.find_output", "test_output_traces", "and (c.producer is null or c.producer = mine.producer)"),
+    *_of("outputs.find_output", "test_explain", *[("r.org_id = mine.org_id and", "", place) for place in range(2)],
+         *[("and d.state = 'completed'", "", place) for place in range(2)]),
     *_of("cache.list", "test_cache", *[("c.org_id = $1 and", "", place) for place in range(3)]),
     *_of("cache.clear", "test_cache", ("o.org_id = $1 and", ""), "and ($2::text is null or o.handler = $2)"),
     *_of("cache.prune", "test_cache", "where o.expires_at <= (select weft.now())", "o.expires_at is null and"),
     *_of("outputs.note_outputs", "test_cache", "where u.key is not null", "u.root is not null and"),
     *_of("outputs.note_outputs", "test_foreign_ids", "and r.org_id = d.org_id"),
+    *_of("outputs.note_outputs", "test_output_traces", "where u.entry is not null", "and c.org_id = each.org_id",
+         ("or weft.trace_problems(each.org_id, found_trace) is not null", "")),
+    *_of("cache.prune_notes", "test_explain", "and not exists (select 1 from weft.task t where t.id = r.task_id)"),
+    *_of("cache.shrink", "test_cache", ("partition by u.org_id", "")),
+    *_of("traces.trace_of", "test_output_traces", ("each.columns_by > each.seen or", ""),
+         ("each.partitions is null and each.last_write > each.write", "false"), ("p.last_write > each.write", "false"),
+         ("if each.adds_again then", "if false then")),
+    *_of("traces.trace_problems", "test_output_traces",
+         ("when each.pinned is null and now.current_id is distinct from now.id then false", ""),
+         ("when each.role = 'read' and now.schema_hash is distinct from each.schema then false", ""),
+         "and p.lost_by <= each.write"),
+    *_of("publishing.publish_write", "test_output_traces", ("and not (is_whole or staged.partitions <@ replaced)", "")),
+    *_of("explain.names", "test_explain", ("and ($3::text[] is null or d.read_roles && $3)", "")),
+    *_of("explain.inputs", "test_explain", ("and ($4::text[] is null or d.read_roles && $4)", "")),
     # --- people ---
     *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
     *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),
@@ -777,6 +803,21 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     *(
+        (Guard(statement, text), "the ids are those of datasets and versions which were found in the org")
+        for statement, text in {
+            "lineage.has_column_edges": "e.org_id = $1 and",
+            "lineage.has_more_files": "f.org_id = $1 and",
+            "lineage.write": "w.org_id = $1 and",
+            "diff.touched_partitions": "f.org_id = $1 and",
+            "diff.compared_partitions": "f.org_id = $1 and",
+            "diff.rows": "v.org_id = $1 and",
+            "diff.columns": "w.org_id = $1 and",
+            "diff.before": "v.org_id = $1 and",
+            "openlineage.inputs": "i.org_id = $1 and",
+            "openlineage.columns": "e.org_id = $1 and",
+        }.items()
+    ),
+    *(
         (Guard(name, text), "the id is that of a dataset which was found in its org, and is locked")
         for name, text in {
             "registering.registered": "v.org_id = $1 and",
@@ -789,6 +830,15 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     (Guard("publishing.register_files", "for no key update"), "whoever registers has locked the dataset"),
+    *(
+        (Guard(f"explain.{name}", text), "the ids are those of a task which was found in its org")
+        for name, text in {
+            "decision": "t.org_id = $1 and",
+            "names": "d.org_id = $1 and",
+            "inputs": "i.org_id = $1 and",
+        }.items()
+    ),
+    (Guard("traces.trace_problems", "d.org_id = org and"), "what is kept of an org has ids of its datasets"),
     (
         Guard("dataset.unknown_roles", "r.org_id = $1 and"),
         "a role of another org grants nothing to anybody of this one",

@@ -42,6 +42,9 @@ FILL = f"""
   insert into weft.output_cache (org_id, key, handler, task_id, made_at, expires_at, output)
     select 1, sha256(n::text::bytea), 'h' || n % 100, n, weft.now(), case when n % 2 = 0 then weft.now() + interval '1 h' end, '1'
     from generate_series(1, {ROWS}) n;
+  insert into weft.task_reuse (task_id, org_id, attempt, handler, node, key, args, cause)
+    select b.id + n * 100, 1, 1, 'h', '', sha256((n % 1000)::text::bytea), sha256((n % 10)::text::bytea), 'nothing'
+    from generate_series(1, {ROWS}) n, ended b;
 """
 
 
@@ -60,7 +63,8 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
         large_id, middle = await conn.fetchrow(f"select id + {LARGE}, at + interval '50 s' from ended")
         jobs = [job_id, done_id, large_id]
         month = timedelta(days=30)
-        key = f"\\x{hashlib.sha256(b'7').hexdigest()}"
+        key, args, new = (f"\\x{hashlib.sha256(text).hexdigest()}" for text in (b"7", b"8", b"none"))
+        entry = await conn.fetchval("select id from weft.output_cache where task_id = 7")
         guards = [
             Guard("events of a job", WATCHING.events, (1, [job_id], [first], [1000]), 400),
             Guard("events of a job that has ended", WATCHING.events, (1, [done_id], [first], [1000]), 3000, {}, 303),
@@ -87,8 +91,11 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
             Guard("health", METRICS.health, (1,), 30, {}, 1),
             Guard("prune edges", UPKEEP.prune_edges, (month, 0), 30),
             Guard("prune events", UPKEEP.prune_events, (month,), 30),
-            Guard("find an output", CACHE.find, (task_id, key, month), 20, {"output_cache_pkey": 1}, 1),
-            Guard("drop an output", CACHE.drop, (task_id, key, 7), 20, {"output_cache_pkey": 1}, 1),
+            Guard("find an output", CACHE.find, (task_id, 1, key, args, month, True), 120, {}, 1),
+            Guard("find none of the same params", CACHE.find, (task_id, 1, new, args, month, True), 300, {}, 0),
+            Guard("find none of other params", CACHE.find, (task_id, 1, new, new, month, True), 300, {}, 0),
+            Guard("drop an output", CACHE.drop, (task_id, entry, 7), 20, {"output_cache_pkey": 1}, 1),
+            Guard("prune what was found", CACHE.prune_notes, (month,), 30, {"task_reuse_pkey": 10}, 0),
             Guard("clear those of a handler", CACHE.clear, (1, "h7"), 12_000, {"output_cache_handler": 1000}),
             Guard("prune outputs", CACHE.prune, (month,), 30, {"output_cache_expires": 0, "output_cache_made": 0}, 0),
         ]

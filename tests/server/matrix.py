@@ -20,6 +20,7 @@ from starlette.routing import Route
 import weft
 from weft.contract.operations import Access
 from weft.contract.table import OPERATIONS
+from weft.sdk.session import seeing
 from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
 from weft.server.paths import PREFIX
@@ -188,15 +189,56 @@ async def make_things(client: weft.Client, prefix: str, url: str | None = None) 
     moment = datetime.now(UTC)
     backfill = await client.schedules.backfill(f"{prefix}/nightly", since=moment - timedelta(days=3))
     await written(client, f"{prefix}/orders", 1)
+    live = await _deployed(client, prefix)
     token = await client.tokens.create(f"{prefix}-nightly", role="writer")
     names = {
         "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.token.id), "tag": tag, "which": tag,
         "into": tag, "new": f"{prefix}/next", "user": user.external_id, "slug": f"{prefix}-finance",
         "tags.name": tag, "queues.name": f"{prefix}-mail", "orgs.slug": prefix, "change": str(pushed.artifact_id),
         "artifact_id": str(pushed.artifact_id), "user_id": str(user.id), "schedules.name": f"{prefix}/nightly",
-        "backfill_id": str(backfill.id), "datasets.name": f"{prefix}/orders",
+        "backfill_id": str(backfill.id), "datasets.name": f"{prefix}/orders", **live,
     }  # fmt: skip
     return Things(names) if url is None else await _with_worker(client, prefix, url, names)
+
+
+def dag(prefix: str, outside: str | None = None) -> dict[str, Any]:
+    """Return a live DAG of a source of events, and a job that reads a dataset from outside of it."""
+    return {
+        "dag": f"{prefix}/market",
+        "jobs": {
+            "quotes": {
+                "activation": "source", "operator": "take", "source": {"kind": "event", "event": f"{prefix}.quote"},
+                "outputs": [f"{prefix}/quotes"],
+            },
+            "candles": {
+                "activation": "reactive", "operator": "copy", "execution_strategy": "PerPartition",
+                "inputs": [outside or f"{prefix}/orders"], "outputs": [f"{prefix}/copied"],
+            },
+        },
+    }  # fmt: skip
+
+
+async def _deployed(client: weft.Client, prefix: str) -> dict[str, str]:
+    """Deploy a live DAG, with a unit of work for which nobody is there, and a backfill that goes on."""
+    with seeing(None):
+        await client.live.deploy(dag(prefix))
+    await client.jobs.send_event(f"{prefix}.quote", {"price": 1})
+    (unit,) = await client.live.units(f"{prefix}/market", "quotes")
+    with seeing(None):
+        await client.live.deploy(dag(prefix) | {"description": "again"})
+    # As the first turn of the job would have it.
+    await client.database.run(lambda conn: conn.execute(FIRST_TURN, f"{prefix}/copied"))
+    backfill = await client.live.backfill(f"{prefix}/market", "candles")
+    return {
+        "live.dag": f"{prefix}/market", "live.job": "quotes", "unit_id": str(unit.id),
+        "live-backfills.backfill_id": str(backfill.id),
+    }  # fmt: skip
+
+
+FIRST_TURN = """
+    update weft.live_input i set version_id = d.current_id, routed_write = 1, boot_write = 1
+    from weft.dataset d, weft.live_output o, weft.dataset c
+    where d.id = i.dataset_id and o.live_job_id = i.live_job_id and c.id = o.dataset_id and c.name = $1"""
 
 
 async def _with_worker(client: weft.Client, prefix: str, url: str, names: Mapping[str, str]) -> Things:

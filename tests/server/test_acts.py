@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acts import ENDS
-from matrix import FLOW, OTHERS, WORKERS, make_things, routes, send
+from matrix import FIRST_TURN, FLOW, OTHERS, WORKERS, dag, make_things, routes, send
 from server_scene import MakeHttp, MakeRemote
 
 import weft
@@ -77,6 +77,13 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
     await client.schedules.add("etl", name="nightly", every=3600)
     backfill = await client.schedules.backfill("nightly", since=datetime.now(UTC) - timedelta(days=1))
     await written(client, "orders", 1, 2)
+    await client.live.deploy(dag("acme", "orders"))
+    await client.jobs.send_event("acme.quote", {})
+    await client.jobs.send_event("acme.quote", {})
+    units = await client.live.units("acme/market", "quotes")
+    await conn.execute("update weft.live_unit set state = 'held' where id = $1", units[0].id)
+    await conn.execute(FIRST_TURN, "acme/copied")
+    anew = await client.live.backfill("acme/market", "candles")
     await client.create_queue("mail")
     open_ = await client.jobs.submit("etl")
     tasks = [await client.enqueue("nobody:knows") for _ in range(2)]
@@ -107,6 +114,18 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
         "datasets.hand_over": lambda by: by.datasets.hand_over("orders", "etl", "fetch"),
         "datasets.delete": lambda by: by.datasets.delete("orders"),
         "datasets.undelete": lambda by: by.datasets.undelete("orders"),
+        "live.deploy": lambda by: by.live.deploy(dag("acme", "orders") | {"description": "again"}),
+        "live.rollback": lambda by: by.live.rollback("acme/market"),
+        "live.pause": lambda by: by.live.pause("acme/market"),
+        "live.resume": lambda by: by.live.resume("acme/market"),
+        "live.retry": lambda by: by.live.retry("acme/market", "quotes"),
+        "live.skip": lambda by: by.live.skip("acme/market", "quotes", units[1].id),
+        "live.rematerialize": lambda by: by.live.rematerialize("acme/market", "candles", partitions=[""]),
+        "live.backfill": lambda by: by.live.backfill("acme/market", "candles"),
+        "live.cancel_backfill": lambda by: by.live.cancel_backfill(anew.id),
+        "live.rebuild": lambda by: by.live.rebuild("acme/market", "candles"),
+        "live.abandon": lambda by: by.live.abandon("acme/market"),
+        "live.drain": lambda by: by.live.drain("acme/market"),
         "schedules.add": lambda by: by.schedules.add("etl", name="new", every=3600),
         "schedules.change": lambda by: by.schedules.change("nightly", every=7200),
         "schedules.pause": lambda by: by.schedules.pause("nightly"),

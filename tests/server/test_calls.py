@@ -20,7 +20,7 @@ from weft.sdk.client import Client
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
-_GROUPS = ("jobs", "schedules", "datasets", "workflows", "orgs", "users", "roles", "tokens")
+_GROUPS = ("jobs", "schedules", "datasets", "live", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
 _OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", "because", *_GROUPS}
 

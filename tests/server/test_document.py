@@ -165,6 +165,8 @@ _KEYLESS = {
     "POST /dead-letters/replay": "what is replayed is no dead letter",
     "POST /dead-letters/purge": "what is gone is not found again",
     "POST /outbox/replay": "what is replayed is not failed",
+    "POST /live/{dag}/jobs/{job}/retry": "what is tried again is not held",
+    "POST /live/deploys/plan": "changes nothing",
     "POST /history/fsck": "what is mended is not found again",
     "POST /history/gc": "what is gone is not found again",
     "POST /jobs/{job_id}/rerun/plan": "changes nothing",

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from described import described
+from matrix import FIRST_TURN, dag
 
 import weft
 from buckets import S3Bucket, S3Server
@@ -91,9 +92,25 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
         found |= {f"datasets.{verb}": "etl/main" for verb in ("describe", "grant", "hand_over")} | {
             "datasets.rollback": "etl/main@1.1"
         }
+        await client.live.deploy(dag("acme", "etl/main"))
+        await client.database.run(lambda conn: conn.execute(FIRST_TURN, "acme/copied"))
+        await client.live.deploy(dag("acme", "etl/main") | {"description": "again"})
+        await client.database.run(lambda conn: conn.execute(HELD))
+        await client.database.run(lambda conn: conn.execute(DAY))
+        found |= {"dag": "acme/market", "job": "candles"}
         await client.orgs.create("globex")
         yield found | {"orgs.rename": "globex", "orgs.create_token": "globex"}
         handlers.leave.set()
+
+
+# A unit of work that is held, and a partition of the dataset that its job reads.
+HELD = """
+    insert into weft.live_unit (id, org_id, live_job_id, lane, kind, dedupe_key, state, said)
+    select 381002207845156620, 1, j.id, 'x', 'partition', 'x', 'held', '{}' from weft.live_job j
+    where j.name = 'candles'"""
+DAY = """
+    insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
+    select d.current_id, '2026-11-14', 1, 2, 0, 0, 0, weft.now() from weft.dataset d where d.name = 'etl/main'"""
 
 
 def _examples(content: dict[str, Any], schemas: dict[str, Any]) -> list[Any]:

@@ -29,17 +29,17 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
     "rerun_of": ("job_id",), "source": _WHICH, "task": ("task_id",), "to": _WHICH,
     "user": ("user", "user_id"), "uses": _WHICH, "workflow": _WHICH, "workflow_id": ("orgs.slug",),
     "actor": ("user",), "tag": ("tag",), "handler": ("handler",), "name": ("queues.name",), "slug": ("slug",),
-    "external_id": ("user",),
+    "external_id": ("user",), "unit_id": ("unit_id",), "other": ("datasets.name",),
 }  # fmt: skip
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
     """address admin as_of at at_once attempt breaking cache callback_url catch_up concurrency_key count cron
-    definition delay description dry_run email every expand expires_in failed force glob grace heartbeat_timeout
-    idempotency_key inputs is_protected key kind labels latest limit materialize max_attempts max_running message
-    offset older_than ops ordering_key overlap params partition_by patch payload per_key prefer priority queues
-    quick range_end range_start reason registry reject repair replace replaces retry role roles run_at set since
-    sort state steps storage tasks timeout timezone until values verb with_deactivated with_deleted
-    with_ended""".split()
+    definition delay depth description direction dry_run email every expand expires_in failed first force glob grace
+    heartbeat_timeout idempotency_key inputs is_protected key kind labels last latest limit materialize max_attempts
+    max_running message offset older_than ops ordering_key overlap params partition_by partitions patch payload
+    per_key prefer priority queues quick range_end range_start reason registry reject repair replace replaces retry
+    role roles run_at seen set since sort state steps storage tasks timeout timezone until values verb version
+    with_deactivated with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.
 _MADE_BY_NAME = {
@@ -49,6 +49,7 @@ _MADE_BY_NAME = {
     ("workflows.moves", "before"), ("datasets.versions", "before"),
     ("datasets.writes", "before"), ("datasets.register", "name"), ("datasets.hand_over", "workflow"),
     ("datasets.hand_over", "node"),
+    ("live.history", "before"),
 }  # fmt: skip
 # These only choose among what the caller's org has.
 _FILTERS = frozenset(

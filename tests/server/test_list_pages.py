@@ -12,13 +12,15 @@ import pytest
 from described import described
 
 import weft
-from weft.remote import client as remote_client
+from weft.remote import calls as remote_calls
 
 # What has a list in its answer and no pages, with what holds it.
 BOUNDED = {
     "/api/v1/artifacts/{artifact_id}": "a record: the tags that are at it",
     "/api/v1/audit/verify": "it ends at the first findings",
     "/api/v1/datasets/{name}": "a record: its columns, and the roles that see it",
+    "/api/v1/datasets/{name}/diff": "as many partitions as were asked for, a thousand at most",
+    "/api/v1/datasets/{name}/lineage": "as many places as were asked for, a thousand at most, and 5,000 edges",
     "/api/v1/datasets/{name}/state": "a record: its columns",
     "/api/v1/health": "one line for each part of the installation",
     "/api/v1/jobs/{job_id}": "a record: a patch is no larger than a request",
@@ -30,6 +32,7 @@ BOUNDED = {
     "/api/v1/ticks": "as many as were asked for, a thousand at most",
     "/api/v1/tasks/{task_id}": "a record: attempts, which max_attempts holds, and the last 1,000 acts",
     "/api/v1/tasks/{task_id}/why": "names at most a few tasks that it waits for",
+    "/api/v1/tasks/{task_id}/explain": "names at most a hundred states that it has read",
     "/api/v1/tokens/{token_id}": "a record: queues that it was made for, in one request",
     "/api/v1/users/{user}": "a record: the roles that the org has given",
     "/api/v1/workflows/{which}/blame": "a line for each field of a document, which has a greatest size",
@@ -119,7 +122,7 @@ async def test_pages_give_all_of_a_list_once_and_in_order_by_every_way(
     await conn.execute(FILL)
     job = await conn.fetchval("select id from base")
     # Whoever does not say how many gets all, however many pages that takes.
-    monkeypatch.setattr(remote_client, "_PAGE", 2)
+    monkeypatch.setattr(remote_calls, "PAGE", 2)
     for name, listed in LISTS.items():
         whole = await listed.call(client, job)
         assert len(whole) >= 5, name

@@ -11,8 +11,8 @@ from cronsim import CronSim
 
 from tick_oracle import ZONES, changes_of, ticks_of
 from weft.core.errors import InvalidInput
+from weft.flow.ticks import CatchUp, Timing, check_timing, due_now
 from weft.live import ticks as ticks_module
-from weft.live.ticks import CatchUp, Timing, check_timing, due_now
 
 CRONS = (
     "30 2 * * *", "*/17 * * * *", "0 2 * * *", "15 1,2,3 * * *", "*/30 2 * * *", "0 */2 * * *", "30 1 * * 0",

@@ -26,6 +26,11 @@ class Named(NamedTuple):
     version: int | None = None
     write: int | None = None
 
+    @property
+    def pinned(self) -> str | None:
+        """What is named, and so stays the same whatever is current: the ``version``, or the ``write``, too."""
+        return None if self.version is None else "version" if self.write is None else "write"
+
     def __str__(self) -> str:
         if self.version is None:
             return self.name

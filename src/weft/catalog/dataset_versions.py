@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.catalog import dataset_reading, datasets
 from weft.catalog.dataset_reading import DatasetState, Named
+from weft.catalog.dataset_writing import STAGING
 from weft.catalog.datasets import SQL, Column, Sees, columns_of
 from weft.core.errors import InvalidInput, NotFound
 from weft.queue import audit
@@ -86,8 +87,14 @@ async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str
     before = await datasets.show(conn, org_id, named.name, sees)
     if named.version is None:
         raise InvalidInput("dataset", f"say where to go back to: {named.name}@VERSION, or {named.name}@VERSION.WRITE")
-    await conn.fetchrow(SQL.lock, org_id, named.name)
+    held = await conn.fetchrow(SQL.lock, org_id, named.name)
     target = await dataset_reading.state_of(conn, org_id, named)
+    if held is not None and held["is_live"] and held["current_id"] != target.version_id:
+        of = f"the live DAG {held['producer_dag']}"
+        what = (
+            f"the versions of {named.name} are those of {of}: `weft deploy rollback {held['producer_dag']}` goes back"
+        )
+        raise InvalidInput("dataset", what)
     last = await conn.fetchval(SQL.lock_version, target.version_id)
     # Once more: whoever collects what is past was perhaps quicker.
     target = await dataset_reading.state_of(conn, org_id, named)
@@ -103,6 +110,13 @@ async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str
     told = {"from": f"{before.version}.{before.write}", "to": f"{named.version}.{target.write}"}
     await audit.record_named(conn, org_id, actor, AuditVerb.ROLLBACK, "dataset", named.name, told)
     return await dataset_reading.state_of(conn, org_id, Named(named.name, target.version, write))
+
+
+async def add(conn: type_Connection, org_id: int, dataset_id: int, config_hash: str, actor: str) -> int:
+    """Make a version that nobody sees yet, for what one configuration of its producer writes; return its id."""
+    version_id = int(await conn.fetchval(STAGING.next_id))
+    await conn.fetchrow(SQL.add_version, org_id, dataset_id, version_id, config_hash, None, actor)
+    return version_id
 
 
 def _version(row: Record) -> DatasetVersion:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.catalog import dataset_reading, datasets
-from weft.catalog.dataset_reading import DatasetState, File, Named
+from weft.catalog import column_origins, dataset_reading, datasets
+from weft.catalog.dataset_reading import DatasetState, File, Named, Partition
 from weft.catalog.datasets import ALONE, SQL, Producer
 from weft.core.checks import check_number, check_text
 from weft.core.errors import InvalidInput, LeaseLost
@@ -58,7 +58,7 @@ class Staged:
     """What a write has brought: its files by partition, and what the columns are with it.
 
     ``seen`` is the write that it goes by, where another one meanwhile would make it wrong; ``schema`` has the columns
-    as they are told and as Arrow has them.
+    as they are told and as Arrow has them. ``columns_from`` says what columns are made of, each with one of the others.
     """
 
     id: int
@@ -68,26 +68,36 @@ class Staged:
     seen: int | None
     seen_schema: str | None
     schema: Mapping[str, Any]
+    columns_from: Sequence[Sequence[Any]] = ()
 
 
-async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None]:
-    """Return the state of a dataset that an attempt is to read, and its columns as they are kept."""
+async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None, int]:
+    """Return the state of a dataset that an attempt is to read, its columns as they are kept, and after which write.
+
+    They are those that there are now, of an earlier state too.
+    """
     holder = await _holder(conn, fence)
     state = await dataset_reading.state_of(conn, holder["org_id"], named)
     kept = await conn.fetchrow(STAGING.version, state.version_id)
-    return state, None if kept is None else kept["columns"]
+    if kept is None:
+        return state, None, state.write
+    return state, kept["columns"], kept["last_write"] if named.pinned == "write" else state.write
 
 
 async def list_files(
     conn: type_Connection, fence: Fence, version_id: int, write: int, partitions: Sequence[str] | None,
-    after: tuple[str, int], limit: int, *, since: int = -1,
+    after: tuple[str, int], limit: int, *, since: int = -1, pinned: str | None = None, seen: int | None = None,
+    is_input: bool = True,
 ) -> list[File]:  # fmt: skip
-    """Return a page of the files of a state, and note with the first that the attempt reads it."""
+    """Return a page of the files of a state, and note with the first that the attempt reads it, unless it is no input.
+
+    Of what is ``pinned`` the columns were ``seen`` after that write.
+    """
     holder = await _holder(conn, fence)
     wanted = None if partitions is None else sorted(set(partitions))
-    if after == ("", 0):
+    if is_input and after == ("", 0):
         await conn.execute(
-            STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted
+            STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted, pinned, seen
         )
     return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit, since=since)
 
@@ -95,6 +105,16 @@ async def list_files(
 async def org_of(conn: type_Connection, fence: Fence) -> int:
     """Return the org of a task that an attempt holds."""
     return int((await _holder(conn, fence))["org_id"])
+
+
+async def list_partitions(
+    conn: type_Connection, fence: Fence, version_id: int, after: str, limit: int
+) -> list[Partition]:
+    """Return a page of the partitions of a version, and note with the first that the attempt has seen all there is."""
+    org_id = await org_of(conn, fence)
+    if after == "":
+        await conn.execute(STAGING.note_look, fence.task_id, fence.attempt, org_id, version_id)
+    return await dataset_reading.partitions(conn, org_id, version_id, after, limit)
 
 
 async def begin(
@@ -113,16 +133,18 @@ async def begin(
         await conn.execute(SQL.create, org_id, name, None, orjson.dumps(STORAGE).decode(), actor)
         row = await conn.fetchrow(SQL.lock, org_id, name)
         assert row is not None
-    await _require_producer(conn, org_id, name, row, _producer(holder))
-    if unique_key:
-        if len(set(unique_key)) < len(unique_key):
-            raise InvalidInput("unique_key", "names a column twice")
-        await _require_key(conn, org_id, name, row, list(unique_key))
+    if unique_key and len(set(unique_key)) < len(unique_key):
+        raise InvalidInput("unique_key", "names a column twice")
     follows, version_id = not is_breaking, row["current_id"]
     if holder["live_job_id"] is not None:
+        # Who writes it and by which key was said by its deploy, of each version apart.
         follows, version_id = False, await _live_version(conn, holder, name, row, is_breaking=is_breaking)
-    elif version_id is None or is_breaking:
-        version_id = await _add_version(conn, org_id, row, actor)
+    else:
+        await _require_producer(conn, org_id, name, row, _producer(holder))
+        if unique_key:
+            await _require_key(conn, org_id, name, row, list(unique_key))
+        if version_id is None or is_breaking:
+            version_id = await _add_version(conn, org_id, row, actor)
     begun = await conn.fetchrow(
         STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, follows, is_breaking, mode
     )
@@ -142,9 +164,12 @@ async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
     kind = await conn.fetchval(STAGING.kind, staged.id)
     files = [_checked_file(each, staged.id, keys, ENDINGS.get(kind, "parquet")) for each in staged.files]
     columns = _checked_columns(staged.schema)
+    names = [each["name"] for each in columns["columns"]]
+    origins = await column_origins.checked(conn, fence, staged.columns_from, names)
     told = await conn.fetchval(
         STAGING.stage, staged.id, fence.task_id, fence.attempt, keys, staged.is_whole, orjson.dumps(files).decode(),
         staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), schema_digest(columns),
+        orjson.dumps(origins).decode() if origins else None,
     )  # fmt: skip
     if told is None:
         raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")
@@ -206,7 +231,7 @@ async def _require_producer(conn: type_Connection, org_id: int, name: str, row: 
     if row["producer_dag"] is None:
         await conn.execute(SQL.one_output_at_a_time, org_id, *mine)
         await conn.execute(SQL.set_producer, org_id, row["id"], *mine)
-    elif (row["producer_dag"], row["producer_node"]) != mine:
+    elif row["is_live"] or (row["producer_dag"], row["producer_node"]) != mine:
         known = Producer(row["producer_dag"], row["producer_node"])
         raise InvalidInput(
             "dataset", f"{name} is written by {known} and by nobody else, and this is {Producer(*mine)}: write another "

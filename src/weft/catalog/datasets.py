@@ -108,7 +108,7 @@ async def create(
 
 async def show(conn: type_Connection, org_id: int, name: str, sees: Sees = None) -> Dataset:
     """Return a dataset that may be seen; raises `NotFound`."""
-    row = await conn.fetchrow(SQL.show, org_id, check_dataset(name), _roles(sees))
+    row = await conn.fetchrow(SQL.show, org_id, check_dataset(name), roles_in(sees))
     if row is None:
         raise NotFound("dataset", name)
     return _dataset(row)
@@ -118,7 +118,7 @@ async def list_datasets(
     conn: type_Connection, org_id: int, *, after: str = "", limit: int = 100, sees: Sees = None
 ) -> list[Dataset]:
     """Return the datasets that may be seen, by name."""
-    return [_dataset(row) for row in await conn.fetch(SQL.list, org_id, check_after(after), _roles(sees), limit)]
+    return [_dataset(row) for row in await conn.fetch(SQL.list, org_id, check_after(after), roles_in(sees), limit)]
 
 
 async def describe(
@@ -168,7 +168,8 @@ def columns_of(text: str | None) -> tuple[Column, ...]:
     return () if text is None else tuple(Column(**each) for each in orjson.loads(text)["columns"])
 
 
-def _roles(sees: Sees) -> list[str] | None:
+def roles_in(sees: Sees) -> list[str] | None:
+    """Return the roles by which datasets are seen, as statements take them."""
     return None if sees is None else sorted(sees)
 
 
@@ -178,7 +179,7 @@ def _dataset(row: Record) -> Dataset:
         id=row["id"],
         name=row["name"],
         description=row["description"],
-        producer=None if workflow is None else Producer(workflow, row["producer_node"], row["producer_output"]),
+        producer=None if workflow is None else Producer(workflow, row["producer_node"], row["producer_output"] or 0),
         storage=orjson.loads(row["storage"]),
         read_roles=tuple(row["read_roles"]),
         unique_key=None if key is None else tuple(key),

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 app = new_app("Look at outputs of tasks that serve again, and clear them.")
 
-_COLUMNS = ("HANDLER~", "OUTPUTS>", "BYTES>", "BLOBS>", "OLDEST", "NEWEST")
+_COLUMNS = ("HANDLER~", "OUTPUTS>", "BYTES>", "BLOBS>", "OLDEST", "NEWEST", "USED")
 _LISTING = Listing("handlers", _COLUMNS, "the cache is empty", key="handler", by="after")
 
 
 @app.command("list")
 def list_outputs(after: AfterName = "", limit: Limit = None, as_json: JsonFlag = False) -> None:
-    """List how many outputs there are of each handler. Bytes are those in the database; large ones are blobs."""
+    """List how many outputs there are of each handler, their bytes, how many are blobs, and when one served last."""
     found = call(lambda client: client.cached_outputs(after=after, limit=limit))
     _LISTING.show(found, _row, limit, as_json=as_json)
 
@@ -31,7 +31,8 @@ def list_outputs(after: AfterName = "", limit: Limit = None, as_json: JsonFlag =
 def _row(each: CachedOutputs) -> tuple[Any, ...]:
     from weft.cli.output import when
 
-    return each.handler, each.outputs, each.bytes, each.blobs, when(each.oldest_at), when(each.newest_at)
+    moments = when(each.oldest_at), when(each.newest_at), when(each.used_at)
+    return each.handler, each.outputs, each.bytes, each.blobs, *moments
 
 
 @app.command()

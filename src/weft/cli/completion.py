@@ -56,6 +56,15 @@ def complete_dataset(incomplete: str) -> Iterable[str]:
     return _offered(names, incomplete)
 
 
+def complete_dag(incomplete: str) -> Iterable[str]:
+    """Offer the names of live DAGs."""
+
+    async def names(client: Client) -> list[str]:
+        return [each.name for each in await client.live.list(after=incomplete[:-1], limit=MOST)]
+
+    return _offered(names, incomplete)
+
+
 def complete_role(incomplete: str) -> Iterable[str]:
     """Offer the roles of the org."""
 

@@ -164,6 +164,44 @@ def sample(
 
 
 @app.command()
+def diff(
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD", help="A state, such as `orders@1.3`; alone it is compared with the one before it.",
+            autocompletion=complete_dataset,
+        ),
+    ],
+    new: Annotated[
+        str | None,
+        typer.Argument(metavar="NEW", help="The state to compare it with.", autocompletion=complete_dataset),
+    ] = None,
+    rows: Annotated[bool, typer.Option("--rows", help="Also the rows that differ.")] = False,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="With --rows: tells rows apart; may be repeated; else the unique key."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many partitions, and rows.")] = 100,
+    as_json: JsonFlag = False,
+) -> None:  # fmt: skip
+    """Show what differs between two states: columns, partitions, rows; alone what the last write has changed."""
+    from weft.cli.dataset_diff import print_diff, print_row_diff
+    from weft.cli.output import as_record, print_json
+    from weft.core.errors import InvalidInput
+
+    if key and not rows:
+        raise InvalidInput("--key", "is for --rows: add that")
+    found = call(lambda client: client.datasets.diff(old, new, limit=limit))
+    changed = call(lambda client: client.datasets.diff_rows(old, new, key=key or None, limit=limit)) if rows else None
+    if as_json:
+        print_json(as_record(found) | ({} if changed is None else {"rows": as_record(changed)}))
+        return
+    print_diff(found)
+    if changed is not None:
+        print_row_diff(changed)
+
+
+@app.command()
 def state(
     dataset: State,
     as_of: Annotated[str | None, typer.Option(metavar="MOMENT", help="What it was at this moment.")] = None,

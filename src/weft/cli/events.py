@@ -10,6 +10,7 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.inputs import read_params
 from weft.cli.reasons import says_why
+from weft.core.errors import InvalidInput
 
 app = new_app("Tell jobs of events.")
 
@@ -39,3 +40,38 @@ def send(
     told = {"id": str(sent.id), "name": name, "answered": sent.answered, "created": sent.created}
     what = f"sent {name}" if sent.created else f"{name} was sent before with that key"
     tell(told, f"{what}, {sent.answered} waited for it", as_json=as_json)
+
+
+@app.command("send-many")
+@says_why
+def send_many(
+    events: Annotated[
+        str,
+        typer.Argument(metavar="JSON|-|@FILE", help="A JSON array of objects: name, payload and idempotency_key."),
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """Send many events, a thousand in a transaction; with keys, the same again sends what is missing."""
+    from weft.cli.output import tell
+    from weft.jobs.model import NewEvent
+    from weft.jobs.sending import MOST
+
+    found = read_params(events, "events")
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidInput("events", "must be an array of objects, each with name, payload and idempotency_key")
+    known = set(NewEvent._fields)
+    for place, each in enumerate(found):
+        if wrong := sorted(each.keys() - known) or ({"name"} - each.keys()):
+            raise InvalidInput(
+                f"events.{place}", f"must have name, and may have payload, idempotency_key: {min(wrong)}"
+            )
+    told = [NewEvent(**each) for each in found]
+    created = 0
+    for first in range(0, len(told), MOST):
+        part = told[first : first + MOST]
+        sent = call(lambda client, part=part: client.jobs.send_events(part))  # type: ignore[misc]
+        created += sum(each.created for each in sent)
+    tell(
+        {"sent": created, "known": len(told) - created},
+        f"sent {created}, {len(told) - created} were sent before with their keys", as_json=as_json,
+    )  # fmt: skip

@@ -25,7 +25,7 @@ _COLUMNS = ("ID", "STATE", "KIND~", "KEY~", "ATTEMPTS>", "CREATED", "DUE", "LAST
 @app.command("list")
 def list_rows(
     state: Annotated[str | None, typer.Option(help="pending, processing, done or failed.")] = None,
-    kind: Annotated[str | None, typer.Option(help="enqueue_task, route_event or callback.")] = None,
+    kind: Annotated[str | None, typer.Option(help="enqueue_task, route_event, callback or openlineage.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
     before: Before = None,
     oldest: Oldest = False,

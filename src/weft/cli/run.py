@@ -56,7 +56,10 @@ def run(
         str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
     ] = None,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Run what would have its output from the cache, and renew that.")
+        bool, typer.Option("--no-cache", help="Take no output from the cache, and keep none there.")
+    ] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Run what would have its output from the cache, and renew that.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -73,8 +76,11 @@ def run(
     from weft.cli.output import print_json
     from weft.cli.target import goes_to_server
     from weft.cli.worker_process import import_apps
+    from weft.core.errors import InvalidInput
     from weft.sdk.running import submit_here
 
+    if refresh and no_cache:
+        raise InvalidInput("refresh", "renews what is in the cache, and --no-cache leaves that alone: say one of both")
     is_elsewhere = goes_to_server(modules or [])
     import_apps(modules or [])
     what = read_workflow(workflow)
@@ -94,7 +100,7 @@ def run(
             labels=words,
             patch=ops,
             callback_url=callback_url,
-            cache=not no_cache,
+            cache="refresh" if refresh else not no_cache,
         )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}

@@ -35,7 +35,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors
 
 @app.command()
 def validate(files: Files, apps: Apps = None, strict: Strict = False, as_json: JsonFlag = False) -> None:
-    """Check workflow definitions. Ends with 0 when all can be used, with 2 when one cannot."""
+    """Check workflow definitions and live DAGs. Ends with 0 when all can be used, with 2 when one cannot."""
     from weft.cli.output import print_json
 
     handlers = _handlers(apps) if apps else None
@@ -55,19 +55,32 @@ def _check(path: Path, handlers: list[str] | None, strict: bool) -> Checked:
     from weft.core.errors import InvalidInput
     from weft.flow.document import Document
     from weft.flow.problems import Problem
-    from weft.flow.reading import check_file
-    from weft.flow.validation import Checked, check_text
+    from weft.flow.reading import bytes_of
+    from weft.flow.validation import Checked
 
     if is_input(path):
-        return check_text(read_input(), "-", handlers=handlers, strict=strict)
+        return _either(read_input(), "-", handlers, strict)
     if (workflow := find_workflow(str(path))) is not None:
         return _with_source(workflow.checked)
     try:
-        return check_file(path, handlers=handlers, strict=strict)
+        return _either(bytes_of(path), str(path), handlers, strict)
     except InvalidInput as problem:  # told with the others
         return Checked(
             None, Document(None, "", str(path)), [Problem("unreadable", (), problem.problem, file=str(path))]
         )
+
+
+def _either(text: bytes, file: str, handlers: list[str] | None, strict: bool) -> Checked:
+    """Return what became of a text, which may be a live DAG as well as a workflow."""
+    from weft.flow.live.validation import check_dag
+    from weft.flow.structure import is_dag
+    from weft.flow.validation import Checked, check_text
+
+    checked = check_text(text, file, handlers=handlers, strict=strict)
+    if not is_dag(checked.document.data):
+        return checked
+    found = check_dag(checked.document)
+    return Checked(None, found.document, found.problems)
 
 
 def _with_source(checked: Checked) -> Checked:

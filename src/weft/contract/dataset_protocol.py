@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft.catalog.column_origins import MOST
 from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS, MOST_FILES, MOST_ROWS
 from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.contract.bounds import Name, Text
@@ -14,6 +15,7 @@ from weft.contract.wire import Id
 
 _Count = Field(ge=0, le=LARGEST)
 _Key = Field(max_length=LONGEST_KEY)
+_Origin = Annotated[list[Text | list[Text]], Field(min_length=2, max_length=2)]
 
 
 class ReadDataset(Held):
@@ -31,6 +33,11 @@ class ListFiles(Held):
     after_partition: Text = Field("", max_length=LONGEST_KEY)
     after_id: Id | None = None
     since: int = Field(-1, ge=-1, le=LARGEST, description="Only files that came after this write.")
+    pinned: Literal["version", "write"] | None = Field(None, description="As it was told with the state.")
+    seen: int | None = Field(None, ge=0, le=LARGEST, description="As it was told with the state.")
+    for_write: bool = Field(
+        False, description="Whether they are read only to leave out rows that are there already, and are no input."
+    )
 
 
 class ListPartitions(Held):
@@ -96,6 +103,11 @@ class StageWrite(Held):
     seen: int | None = Field(None, ge=0, le=LARGEST)
     seen_schema: Text | None = Field(None, max_length=64)
     schema_: StagedSchema = Field(alias="schema")
+    columns_from: list[_Origin] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description='What columns are made of: each with one of the others, `orders.price` or `["orders", "price"]`.',
+    )
 
 
 class RowColumn(BaseModel):
@@ -136,7 +148,11 @@ class RowsTold(BaseModel):
 
 
 class StateTold(BaseModel):
-    """One state of a dataset, which never changes; its files are under ``root`` and ``location``."""
+    """One state of a dataset, which never changes; its files are under ``root`` and ``location``.
+
+    ``pinned`` says what of it was named, ``seen`` of which write the columns are: told again with the files, they tell
+    later whether it would be read in the same way again.
+    """
 
     dataset_id: str
     version_id: str
@@ -148,6 +164,8 @@ class StateTold(BaseModel):
     storage: str = Field(description="How its rows are kept: `parquet` or `postgres`.")
     schema_: str | None = Field(alias="schema")
     root: str
+    pinned: str | None
+    seen: int
 
 
 class FilesTold(BaseModel):

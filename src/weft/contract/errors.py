@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from weft.contract.wire import is_id
-from weft.core.errors import InvalidDefinition, MergeConflict, WeftError
+from weft.core.errors import InvalidDefinition, MergeConflict, TagConflict, WeftError
 from weft.flow.merging import Conflict
 from weft.flow.problems import Problem
 
@@ -36,6 +36,8 @@ def error_in(body: Mapping[str, Any], status: int) -> WeftError:
         error.problems = [Problem.from_json(each) for each in body.get("problems", ())]
     if isinstance(error, MergeConflict):
         error.conflicts = [Conflict.from_json(each) for each in body.get("conflicts", ())]
+    if isinstance(error, TagConflict):
+        error.now = {name: value for name, value in body.get("conflict", {}).items() if name not in ("tag", "why")}
     return error
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from weft.contract.bounds import Text
 from weft.contract.protocol import LARGEST, Held
-from weft.live.staging import LONGEST_KEY, MOST_UNITS
+from weft.jobs.posting import MAX_URL
+from weft.live.staging import LONGEST_KEY, LONGEST_PATH, MOST_CALLBACKS, MOST_UNITS
 
 _Key = Field(min_length=1, max_length=LONGEST_KEY)
+FilePath = Annotated[Text, Field(min_length=1, max_length=LONGEST_PATH)]
+FileTag = Annotated[Text, Field(min_length=1, max_length=LONGEST_KEY)]
 
 
 class ReadLiveJob(Held):
@@ -44,6 +47,44 @@ class EmittedUnit(BaseModel):
     said: dict[str, Any]
 
 
+class StagedCallback(BaseModel):
+    """What a receiver outside is told; those of one key in their order."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    url: Text = Field(min_length=1, max_length=MAX_URL)
+    key: Text = _Key
+    payload: dict[str, Any]
+
+
+class StagedFile(BaseModel):
+    """A file as it was seen; without a tag it is gone."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: FilePath
+    tag: FileTag | None
+    is_emitted: bool = False
+
+
+class SeenFile(BaseModel):
+    """A file that is there, and what is another when the file is."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: FilePath
+    tag: FileTag
+
+
+class CompareFiles(Held):
+    """All files that are there from after one path to another, or to the end."""
+
+    after: Text = Field(max_length=LONGEST_PATH)
+    until: FilePath | None
+    files: list[SeenFile] = Field(max_length=MOST_UNITS)
+    settle: float = Field(ge=0, le=10**9, description="For how many seconds it must have been as it is.")
+
+
 class StageLive(Held):
     """What is to change of the live job when the task completes, over what was said before.
 
@@ -52,8 +93,10 @@ class StageLive(Held):
 
     states: list[StagedState] = Field(default_factory=list, max_length=1000)
     units: list[EmittedUnit] = Field(default_factory=list, max_length=MOST_UNITS)
+    callbacks: list[StagedCallback] = Field(default_factory=list, max_length=MOST_CALLBACKS)
     rest: float | None = Field(None, ge=0, le=10**9)
     is_caught_up: bool | None = None
+    files: list[StagedFile] = Field(default_factory=list, max_length=MOST_UNITS)
 
 
 class LiveJobTold(BaseModel):
@@ -67,6 +110,7 @@ class LiveJobTold(BaseModel):
     document: dict[str, Any]
     inputs: list[dict[str, Any]]
     outputs: list[str]
+    output_versions: list[int]
 
 
 class StateRemembered(BaseModel):
@@ -74,3 +118,18 @@ class StateRemembered(BaseModel):
 
     version: int
     state: Any
+
+
+class ChangedFile(BaseModel):
+    """One of the files by its place among them: whether it is new or another, and whether it has settled."""
+
+    place: int
+    is_new: bool
+    is_settled: bool | None
+
+
+class FilesCompared(BaseModel):
+    """The files of which there has been no unit as they are now, and the paths of those that are gone."""
+
+    changed: list[ChangedFile]
+    gone: list[str]

@@ -25,7 +25,10 @@ _ERROR = re.compile(r"`([A-Z]\w+)`")
 NDJSON = "application/x-ndjson"
 # What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
 _IN_PARTS = frozenset(
-    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck", "workflows.gc"}
+    {
+        "cancel_all", "live.retry", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck",
+        "workflows.gc",
+    }
 )  # fmt: skip
 _MADE_BY_KEY = frozenset({"jobs.submit", "enqueue"})
 _RESUMED = frozenset({"jobs.rerun_all"})
@@ -166,6 +169,7 @@ class Operation:
 def _group_types() -> dict[str, Any]:
     from weft.sdk.datasets import Datasets
     from weft.sdk.jobs import Jobs
+    from weft.sdk.live import Live
     from weft.sdk.orgs import Orgs
     from weft.sdk.roles import Roles
     from weft.sdk.schedules import Schedules
@@ -173,7 +177,7 @@ def _group_types() -> dict[str, Any]:
     from weft.sdk.users import Users
     from weft.sdk.workflows import Workflows
 
-    return {kind.__name__: kind for kind in (Datasets, Jobs, Orgs, Roles, Schedules, Tokens, Users, Workflows)}
+    return {kind.__name__: kind for kind in (Datasets, Jobs, Live, Orgs, Roles, Schedules, Tokens, Users, Workflows)}
 
 
 def _annotation_names() -> dict[str, Any]:

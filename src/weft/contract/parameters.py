@@ -15,8 +15,10 @@ from weft.contract.vocabulary import BACKOFFS, PRIORITY, between, narrowed, one_
 from weft.contract.wire import Id, Moment, moment_text, wire
 from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
+from weft.jobs.model import NewEvent
 from weft.queue.model import NewTask
 from weft.queue.retry import MAX_ATTEMPTS, Retry
+from weft.sdk.live_deploys import dag_document
 from weft.sdk.workflows import document_of
 from weft.worker.registry import Handler
 
@@ -37,7 +39,7 @@ SAID = {
     "backfill_id": "The backfill's id.",
     "bad": "A version that fails.",
     "before": "Go on below this one: `next` of the page before.",
-    "cache": "Whether outputs that were kept may serve again.",
+    "cache": "Whether outputs that were kept may serve again, and new ones are kept; `refresh` only keeps new ones.",
     "callback_url": "Who is told by HTTP when the job has ended.",
     "catch_up": "What becomes of ticks that were missed: `none`, the `latest`, or `all` of them begin late.",
     "change": "The change: the id or hash of a version.",
@@ -46,9 +48,12 @@ SAID = {
     "cron": "Minute, hour, day, month and weekday, such as `30 6 * * 1-5`; or one of @hourly, @daily, @weekly.",
     "definition": "The definition: as an object, or as YAML or JSON text.",
     "as_of": "What it was at this moment.",
+    "depth": "How many steps it goes.",
     "delay": "Not before so many seconds have passed.",
+    "dag": "The live DAG.",
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
+    "events": "The events; all of them are sent, or none.",
     "every": "So many seconds from one tick to the next.",
     "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
     "expand": "A page of the items of this node.",
@@ -75,7 +80,9 @@ SAID = {
     "job_id": "The job's id.",
     "key": "The limit is for this concurrency key.",
     "kind": "Of this kind only.",
+    "first": "From this key on.",
     "labels": "Labels of the job, or of the jobs that are asked for.",
+    "last": "Up to this key.",
     "limit": "At most so many.",
     "materialize": "With the whole document.",
     "max_attempts": "How often the task is attempted at most.",
@@ -92,6 +99,7 @@ SAID = {
     "ordering_key": "Effects with the same key are carried out one after the other.",
     "overlap": "While the job of the tick before goes on: `allow` the next, or `skip` it.",
     "params": "The handler's arguments by name.",
+    "partitions": "The keys of partitions.",
     "patch": "A JSON Patch (RFC 6902) for this job only.",
     "payload": "What is told.",
     "per_key": "The limit is for each concurrency key.",
@@ -110,6 +118,7 @@ SAID = {
     "retry": "How a failed attempt is tried again: a policy, or how many retries.",
     "role": "`reader`, `writer`, `admin`; of a token also `worker`.",
     "run_at": "Not before this moment.",
+    "seen": "The number of the last version that you know of, 0 for none: after a later one it is a conflict.",
     "set": "Fields and their new values.",
     "since": "From this moment on: of a list when they were submitted or done, of jobs to be rerun when they ended.",
     "slug": "The short name.",
@@ -125,10 +134,12 @@ SAID = {
     "timezone": "The time zone in which `cron` is read, such as Europe/Berlin.",
     "to": "Where the tag goes: another tag, an id or a hash.",
     "token_id": "The token's id.",
+    "unit_id": "The id of a unit of work.",
     "until": "Those submitted before this moment.",
     "uses": "Definitions of workflows that it calls, to be called as they are here and not as their tags are.",
     "user": "The user: what the identity provider calls him, or an id.",
     "values": "The fields of the form.",
+    "version": "The number of a version; the one before unless given.",
     "verb": "Acts of this kind only.",
     "which": "A tag, an id, a hash, or a point such as `etl~2` or `etl@12`.",
     "with_deactivated": "Also those who are deactivated.",
@@ -139,6 +150,7 @@ SAID = {
 }
 
 
+_OF_LIVE_JOBS = ("units", "state", "retry", "skip", "rematerialize", "rebuild", "backfill")
 # Where a word means something else than with other calls.
 _SAID_OF = {
     "datasets.create.description": "What it is about.",
@@ -156,6 +168,12 @@ _SAID_OF = {
     "datasets.describe.description": "What it is about.",
     "datasets.grant.roles": "Which roles of the org see it, in the place of those that do now; none for admins alone.",
     "datasets.create.name": "What the dataset is called.",
+    "datasets.diff.limit": "At most so many partitions.",
+    "datasets.diff.name": "A state, `orders@1.3`; without `other` it is compared with the one before it.",
+    "datasets.diff.other": "The state to compare it with.",
+    "datasets.lineage.direction": "`up` is what it is made of, `down` what is made of it.",
+    "datasets.lineage.limit": "At most so many places.",
+    "datasets.lineage.name": "A dataset, a column, `orders.price`, or a state, `orders@3.12`.",
     "datasets.partitions.after": "Those after this key.",
     "datasets.partitions.latest": "Those that were written last, newest first.",
     "datasets.partitions.name": "The dataset; `orders@3` is its version 3.",
@@ -164,6 +182,15 @@ _SAID_OF = {
     "datasets.versions.before": "Those with a smaller number.",
     "datasets.writes.before": "Those with a smaller number.",
     "datasets.writes.name": "The dataset; `orders@3` is its version 3.",
+    "live.backfill.at_once": "How many partitions may be open at a time.",
+    "live.deploy.definition": "The live DAG: as an object, or as YAML or JSON text.",
+    "live.history.before": "Those with a smaller number.",
+    "live.jobs.after": "Those after this one: `next` of the page before.",
+    **{f"live.{call}.job": "The job; that in effect, or `candles@4` for that of version 4." for call in _OF_LIVE_JOBS},
+    "live.pause.job": "This job only.",
+    "live.plan.definition": "The live DAG: as an object, or as YAML or JSON text.",
+    "live.resume.job": "This job only.",
+    "live.state.after": "Those after this key.",
     "schedules.add.inputs": "The inputs of its jobs, which may speak of the tick: `{{ tick.date }}`.",
     "schedules.add.name": "What the schedule is called; the tag unless given.",
     "schedules.add.tag": "The workflow, by its tag: each job goes by where it stands then.",
@@ -218,6 +245,16 @@ class TaskToEnqueue(BaseModel):
     concurrency_key: str | None = None
 
 
+class EventToSend(BaseModel):
+    """An event to be sent; one of a known key is sent no more."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str
+    payload: dict[str, Any] | None = None
+    idempotency_key: str | None = None
+
+
 def _document(value: Any) -> Any:
     """Return a workflow as it travels: what names one as it is, a file or a Python workflow as its document."""
     if isinstance(value, int):
@@ -227,6 +264,10 @@ def _document(value: Any) -> Any:
 
 def _definition(value: Any) -> Any:
     return value if isinstance(value, str) else document_of(value).data
+
+
+def _dag(value: Any) -> Any:
+    return value if isinstance(value, str) else dag_document(value).data
 
 
 def _retry(value: Any) -> Any:
@@ -268,6 +309,10 @@ def _new_tasks(tasks: list[TaskToEnqueue]) -> list[NewTask]:
     return [NewTask(**{**dict(task), "retry": _new_retry(task.retry)}) for task in tasks]
 
 
+def _event(new: NewEvent) -> dict[str, Any]:
+    return {name: value for name, value in NewEvent(*new)._asdict().items() if value is not None}
+
+
 def _told_since(since: datetime | timedelta) -> float | str:
     return since.total_seconds() if isinstance(since, timedelta) else moment_text(since)
 
@@ -305,6 +350,11 @@ _FORMS = {
     "handler": _Form(str, _handler),
     "retry": _Form(int | RetryPolicy | None, _retry, _new_retry),
     "tasks": _Form(list[TaskToEnqueue], lambda tasks: [_task(new) for new in tasks], _new_tasks),
+    "events": _Form(
+        list[EventToSend],
+        lambda events: [_event(new) for new in events],
+        lambda events: [NewEvent(**dict(event)) for event in events],
+    ),
     "ops": _Form(list[dict[str, Any]] | None, list),
     "patch": _Form(list[dict[str, Any]] | None, list),
     "before": _Form(Id | None, str),
@@ -322,6 +372,11 @@ _OF_CALL = {
     "datasets.writes.before": _Form(int | None),
     "datasets.grant.roles": _Form(list[str], list),
     "datasets.state.as_of": _Form(Moment | None, moment_text),
+    "live.deploy.definition": _Form(str | dict[str, Any], _dag),
+    "live.plan.definition": _Form(str | dict[str, Any], _dag),
+    "live.history.before": _Form(int | None),
+    "live.rematerialize.partitions": _Form(list[str], list),
+    "live.units.after": _Form(Id | None, str),
     "list_tasks.after": _Form(Id | None, str),
     "dead_letters.after": _Form(Id | None, str),
     "outbox.after": _Form(Id | None, str),

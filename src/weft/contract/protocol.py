@@ -166,11 +166,14 @@ class Blob(_Request):
 
 
 class Reuse(_Request):
-    """What the cache keeps of an output: the key that it is known by and how long, or whose it is."""
+    """What the cache keeps of an output: the key that it is known by and how long, or whose it is, as it was found."""
 
     key: Digest | None = None
     lasts: Seconds | None = None
     root: Id | None = None
+    entry: Id | None = Field(
+        None, description="As it was found: the task completes only if what the output was made of has not changed."
+    )
 
 
 class Done(Held):
@@ -331,4 +334,8 @@ class FindOutput(Held):
     """The key of an output that may be there."""
 
     key: Digest
+    args: Digest | None = Field(
+        None, description="The hash of the same without the code, by which it is told later that the code has changed."
+    )
     within: Seconds | None = None
+    takes: bool = Field(True, description="Whether one is taken; else it is noted that the task runs in any case.")

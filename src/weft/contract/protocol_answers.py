@@ -145,10 +145,14 @@ class LogTold(BaseModel):
 
 
 class FoundOutput(BaseModel):
-    """An output that serves, as it is kept, and the task whose it is; null when there is none."""
+    """An output that serves, as it is kept, and the task whose it is; null when there is none.
+
+    The ``entry``, if there is one, is told again when the task completes with it.
+    """
 
     output: str | None
     root: str | None
+    entry: str | None
 
 
 class BlobTold(BaseModel):

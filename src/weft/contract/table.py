@@ -17,6 +17,16 @@ _WORKFLOW = {
     },
 }
 
+_DAG = {
+    "dag": "market",
+    "jobs": {
+        "quotes": {
+            "activation": "source", "operator": "python", "source": {"kind": "cron", "schedule": "*/5 * * * *"},
+            "config": {"handler": "market:quotes"}, "outputs": ["quotes"],
+        },
+    },
+}  # fmt: skip
+
 
 def _get(path: str, call: str, access: Access = _READ, **more: Any) -> Operation:
     return Operation(call, "GET", path, access, **more)
@@ -61,6 +71,13 @@ _JOBS = (
         status=201,
         body={"name": "file.arrived", "payload": {"path": "a.csv"}},
         said="Accept an event: it is kept, and told to all nodes that wait for one like it, now or later in their job.",
+    ),
+    _post(
+        "/events/batch",
+        "jobs.send_events",
+        status=201,
+        body={"events": [{"name": "order.created", "payload": {"order": 7}, "idempotency_key": "order-7"}]},
+        said="Accept up to 1,000 events, all or none; each is kept and told as a single one is.",
     ),
 )
 
@@ -125,6 +142,7 @@ _TASKS = (
     _post("/tasks/replay", "replay_all", answer="count", body={"queue": "mail", "dry_run": True}),
     _get("/tasks/{task_id}", "get_task"),
     _get("/tasks/{task_id}/why", "why"),
+    _get("/tasks/{task_id}/explain", "explain"),
     _get("/tasks/{task_id}/wait", "wait", answer="output"),
     _get(
         "/tasks/{task_id}/log",
@@ -163,6 +181,8 @@ _DATASETS = (
     _get("/datasets/{name:name}/writes", "datasets.writes", key="number"),
     _get("/datasets/{name:name}/partitions", "datasets.partitions", key="key"),
     _get("/datasets/{name:name}/state", "datasets.state"),
+    _get("/datasets/{name:name}/lineage", "datasets.lineage"),
+    _get("/datasets/{name:name}/diff", "datasets.diff"),
     _post("/datasets/{name:name}/describe", "datasets.describe", body={"description": "What was ordered, by day."}),
     _post("/datasets/{name:name}/grant", "datasets.grant", _ADMIN, body={"roles": ["finance"]}),
     _post("/datasets/{name:name}/rollback", "datasets.rollback"),
@@ -170,6 +190,38 @@ _DATASETS = (
     _post("/datasets/{name:name}/undelete", "datasets.undelete", _ADMIN),
     _delete("/datasets/{name:name}", "datasets.delete", _ADMIN),
     _get("/datasets/{name:name}", "datasets.show"),
+)
+
+_LIVE = (
+    _post("/live/deploys", "live.deploy", status=201, body={"definition": _DAG, "message": "first"}),
+    _post("/live/deploys/plan", "live.plan", _READ, body={"definition": _DAG}),
+    _get("/live", "live.list", key="name"),
+    _get("/live/{dag:name}/jobs", "live.jobs", key="cursor"),
+    _get("/live/{dag:name}/versions", "live.history", key="number"),
+    _post("/live/{dag:name}/rollback", "live.rollback", body={"version": 1}),
+    _post("/live/{dag:name}/abandon", "live.abandon", answer="version"),
+    _post("/live/{dag:name}/drain", "live.drain", status=204),
+    _post("/live/{dag:name}/pause", "live.pause", status=204, body={"job": "candles"}),
+    _post("/live/{dag:name}/resume", "live.resume", status=204, body={"job": "candles"}),
+    _get("/live/{dag:name}/jobs/{job:name}/units", "live.units", key="id"),
+    _get("/live/{dag:name}/jobs/{job:name}/state", "live.state", key="key"),
+    _post(
+        "/live/{dag:name}/jobs/{job:name}/retry", "live.retry", answer="count", body={"unit_id": "381002207845156620"}
+    ),
+    _post("/live/{dag:name}/jobs/{job:name}/units/{unit_id}/skip", "live.skip", status=204),
+    _post(
+        "/live/{dag:name}/jobs/{job:name}/rematerialize",
+        "live.rematerialize",
+        answer="count",
+        body={"partitions": ["2026-11-14"]},
+    ),
+    _post("/live/{dag:name}/jobs/{job:name}/rebuild", "live.rebuild", status=201),
+    _post(
+        "/live/{dag:name}/jobs/{job:name}/backfill", "live.backfill", status=201, body={"at_once": 2, "dry_run": True}
+    ),
+    _get("/live/{dag:name}/backfills", "live.backfills", key="id"),
+    _post("/live-backfills/{backfill_id}/cancel", "live.cancel_backfill", status=204),
+    _get("/live/{dag:name}", "live.show"),
 )
 
 _PEOPLE = (
@@ -201,10 +253,11 @@ _PEOPLE = (
     _get("/metrics", "metrics"),
 )
 
-OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_SCHEDULES, *_DATASETS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
+OPERATIONS: tuple[Operation, ...] = (
+    *_JOBS, *_SCHEDULES, *_DATASETS, *_LIVE, *_WORKFLOWS, *_TASKS, *_PEOPLE,
+)  # fmt: skip
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, of streams, or of routes that take graphs as they are put together.
 COMPOSED = frozenset({
-    "datasets.query", "datasets.sample", "jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph",
     "follow_log",
 })  # fmt: skip

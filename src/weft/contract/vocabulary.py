@@ -9,12 +9,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import WithJsonSchema
 
 from weft.catalog.datasets import Kind, PartitionBy
+from weft.catalog.lineage import DEEPEST, MOST_PLACES, Direction
 from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
 from weft.core.job_states import JobState
 from weft.core.states import LIVE, OutboxKind, OutboxState, Sort, TaskState, WorkerState
+from weft.flow.ticks import CatchUp
+from weft.live.looking import UnitState
 from weft.live.schedules import Overlap
-from weft.live.ticks import CatchUp
 from weft.queue.audit import AuditVerb
 from weft.queue.operate import REPLAYABLE
 from weft.queue.retry import MAX_ATTEMPTS
@@ -38,10 +40,12 @@ _WORDS: Mapping[str, Iterable[str]] = {
     "cancel_all.state": sorted(LIVE),
     "replay_all.state": sorted(REPLAYABLE),
     "replay.state": sorted(REPLAYABLE),
+    "live.units.state": UnitState,
     "workers.state": WorkerState,
     "outbox.state": OutboxState,
     "outbox.kind": OutboxKind,
     "add_effect.kind": OutboxKind,
+    "direction": Direction,
     "datasets.create.storage": Kind,
     "datasets.register.partition_by": PartitionBy,
 }
@@ -61,6 +65,8 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "count": (1, 1000),
     "at_once": (1, 1000),
     "steps": (1, 1000),
+    "depth": (1, DEEPEST),
+    "datasets.lineage.limit": (1, MOST_PLACES),
     "range_start": (-(2**53), 2**53),
     "range_end": (-(2**53), 2**53),
 }

@@ -34,3 +34,16 @@ class DatasetBusy(CallerError):
 
     def __init__(self, name: str, verb: str, why: str) -> None:
         super().__init__(f"dataset {name} cannot be {verb} now, because {why}: try again later")
+
+
+class DeployConflict(CallerError):
+    """Another has deployed the same live DAG meanwhile; nothing of this deploy was done."""
+
+    code = "deploy_conflict"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, dag: str, version: int) -> None:
+        self.dag = dag
+        self.version = version
+        super().__init__(f"{dag} was deployed meanwhile, as version {version}: look at the plan again, then deploy")

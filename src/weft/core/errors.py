@@ -14,6 +14,8 @@
     │   ├── CrossSite               a browser was made to ask by a page that is not the server's own
     │   ├── TooLarge                a request is larger than the server takes
     │   ├── TooManyStreams          an org has as many streams open as a server lets one have
+    │   ├── SourceFull              a source has no room for more: send it again later
+    │   ├── InvalidSignature        what was sent to a hook is not signed as it asks for
     │   ├── KeyReused               an idempotency key was sent before with another request
     │   ├── KeyBusy                 what was sent with an idempotency key is still being carried out
     │   ├── NeedsDatabase           a server cannot do that: it needs the database itself
@@ -220,6 +222,7 @@ class TagConflict(CallerError):
             else f"tag {tag!r} was deleted, and is protected: `weft workflows undelete {tag}` brings it back",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
             f"or push with `--replaces {now.get('workflow_id')}` if it shall not any more",
+            "deployed": f"tag {tag!r} is moved by `weft deploy` and `weft deploy rollback` alone; {moved}",
             "held": f"{tag!r} is held by another writer for too long: nothing was written; try again",
             "lost": f"tag {tag!r} has moves, and no place: `weft workflows fsck --repair` puts it back",
             "there": f"tag {tag!r} is there already: {moved}; choose another name, or move it by `weft workflows tag`",

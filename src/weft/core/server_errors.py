@@ -79,6 +79,33 @@ class TooManyStreams(CallerError):
         )
 
 
+class SourceFull(CallerError):
+    """A source that listens for an event has no room for more; nothing was sent."""
+
+    code = "source_full"
+    http_status = 429
+    exit_code = 5
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        super().__init__(
+            f"the source {source} listens for this, and has as many units open as its max_backlog: nothing was sent; "
+            "send it again later, and see `weft live jobs` for what holds it up"
+        )
+
+
+class InvalidSignature(CallerError):
+    """What was sent to a hook is not signed as the hook asks for, or there is no such hook."""
+
+    code = "invalid_signature"
+    http_status = 401
+    exit_code = 8
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}: nothing was taken; see how the source of the event says that it is signed")
+
+
 class ServerFull(WeftError):
     """A server has as many streams open as it takes; another may have room."""
 

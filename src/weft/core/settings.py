@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from weft.core.errors import InvalidSetting, did_you_mean
+from weft.core.postgres_variables import url_from_postgres_variables
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = 20_000 * 86400.0
@@ -141,10 +141,7 @@ class Settings:
         None, _path, "folder of the embedded PostgreSQL, blobs and logs; by default the user's data folder"
     )
     database_url: str | None = _setting(
-        None,
-        str,
-        "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME",
-        secret=True,
+        None, str, "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME", secret=True
     )
     listen_url: str | None = _setting(
         None,
@@ -170,6 +167,9 @@ class Settings:
     data_url: str | None = _setting(
         None, str, "where the files of datasets are: a folder, or `s3://bucket/prefix`; by default WEFT_HOME/data"
     )
+    files_roots: tuple[str, ...] = _setting(
+        (), _words, "the folders, or `s3://bucket/prefix`, in which sources of live DAGs look for files; none at first"
+    )
     dataset_retention: timedelta = _setting(
         timedelta(days=30),
         parse_interval,
@@ -179,6 +179,9 @@ class Settings:
         (), _words, "folders and `s3://` prefixes, by comma, whose files may be registered as datasets; by default none"
     )
     query_fetch: int = _setting(4 * 1024**3, parse_size, "how much a query may copy, of a bucket or of tables")
+    swap_lag: timedelta = _setting(
+        timedelta(seconds=5), parse_interval, "a deploy comes into effect when what its new jobs have to do is younger"
+    )
     query_memory: int = _setting(512 * 1024**2, parse_size, "how much memory a query over datasets may take")
     query_timeout: timedelta = _setting(
         timedelta(seconds=60), parse_interval, "a query over datasets is ended after this time"
@@ -189,6 +192,10 @@ class Settings:
         256 * 1024, parse_size, "params and outputs above this size go to the blob storage and are fetched by reference"
     )
     value_limit: int = _setting(64 * 1024**2, parse_size, "params and outputs above this size are refused")
+    cache_max_output: int = _setting(16 * 1024**2, parse_size, "outputs above this size are not kept to serve again")
+    cache_max_bytes: int | None = _setting(
+        None, parse_size, "above so many bytes of outputs of an org those that served longest ago are forgotten"
+    )
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
     log_format: str = _setting(
@@ -304,6 +311,22 @@ class Settings:
     callback_timeout: timedelta = _setting(
         timedelta(seconds=10), parse_interval, "how long a receiver of a callback has to answer"
     )
+    fetch_allowed: tuple[str, ...] = _setting(
+        (),
+        _words,
+        "addresses that operators of live DAGs may fetch although they are not public: hosts, hosts with ports, networks "
+        "such as `10.1.0.0/16`, with commas between",
+    )
+    dag_secrets: tuple[str, ...] = _setting(
+        (),
+        _words,
+        "the environment variables of a worker that live DAGs may name, such as the token of a feed; with commas between",
+    )
+    openlineage_url: str | None = _setting(
+        None, _base_url, "where each write into a dataset is told as OpenLineage, such as `https://host/api/v1/lineage`"
+    )
+    openlineage_token: str | None = _setting(None, str, "the bearer token that goes with it", secret=True)
+    openlineage_namespace: str = _setting("weft", _name, "the namespace of what is told so; the org's name follows it")
     compaction_depth: int = _setting(
         10, _at_most(1000), "after so many patches on a version of a workflow a new version is made of them"
     )
@@ -338,7 +361,7 @@ class Settings:
         environ = os.environ if environ is None else environ
         values = _read_file(environ)
         values.update(_read_environment(environ))
-        if "database_url" not in values and (url := _url_from_postgres_variables(environ)):
+        if "database_url" not in values and (url := url_from_postgres_variables(environ)):
             values["database_url"] = (url, "POSTGRES_HOST")
         values.update({name: (value, name) for name, value in arguments.items() if value is not None})
         parsed = {}
@@ -393,6 +416,8 @@ def _check_lease(name: str, lease: timedelta, interval: timedelta, who: str) -> 
 # Read before the settings, so no keys of the file: where that is, which server a command goes to by its name in
 # `weft context list`, and whether a command tells its errors' tracebacks, and how far it is.
 ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_CONTEXT", "WEFT_DEBUG", "WEFT_QUIET")
+# Secrets that documents name, and no settings.
+HOOK_SECRETS = "WEFT_HOOK_"
 _PARSERS: dict[str, Callable[[object], Any]] = {f.name: f.metadata["parse"] for f in fields(Settings)}
 
 
@@ -406,7 +431,8 @@ def _suggestion(name: str, source: str) -> str:
 def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
     found = {}
     for variable, value in environ.items():
-        if variable.startswith("WEFT_") and variable not in ENVIRONMENT_ONLY and value != "":
+        is_own = variable.startswith("WEFT_") and not variable.startswith(HOOK_SECRETS)
+        if is_own and variable not in ENVIRONMENT_ONLY and value != "":
             found[variable.removeprefix("WEFT_").lower()] = (value, variable)
     return dict[str, tuple[object, str]](found)
 
@@ -425,24 +451,3 @@ def _read_file(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidSetting(str(path), f"cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
     return {name: (value, f"{name} in {path}") for name, value in document.items()}
-
-
-def _url_from_postgres_variables(environ: Mapping[str, str]) -> str | None:
-    """Build a URL from POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DB, when a host is named.
-
-    As in libpq a host that begins with a slash is the folder of a socket, and there may be several with commas between.
-    """
-    host = environ.get("POSTGRES_HOST")
-    if not host:
-        return None
-    port = environ.get("POSTGRES_PORT", "5432")
-    if not re.fullmatch(r"\d{1,5}", port):
-        raise InvalidSetting("POSTGRES_PORT", f"{port!r} is not a port")
-    user = quote(environ.get("POSTGRES_USER", "postgres"), safe="")
-    password = environ.get("POSTGRES_PASSWORD")
-    secret = f":{quote(password, safe='')}" if password else ""
-    database = quote(environ.get("POSTGRES_DB", "postgres"), safe="")
-    if host.startswith("/"):
-        return f"postgresql://{user}{secret}@/{database}?host={quote(host, safe='/,')}&port={port}"
-    hosts = [f"[{name}]" if ":" in name and not name.startswith("[") else name for name in host.split(",")]
-    return f"postgresql://{user}{secret}@{','.join(f'{name}:{port}' for name in hosts)}/{database}"

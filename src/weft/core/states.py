@@ -43,6 +43,7 @@ class OutboxKind(StrEnum):
     ENQUEUE_TASK = "enqueue_task"
     ROUTE_EVENT = "route_event"
     CALLBACK = "callback"
+    OPENLINEAGE = "openlineage"
 
 
 class OutboxState(StrEnum):

@@ -34,21 +34,28 @@ async def local_files(
 ) -> AsyncIterator[tuple[str, ...]]:
     """Lend the paths of the files of a state; copies are removed in the end."""
     storage, location = Storage.of(root, state.location, is_outside=state.is_outside)
-    if storage.is_local:
-        paths = tuple(storage.path(location, file.path) for file in files)
-        if state.is_outside:
+    if not storage.is_local:
+        require_room(settings, files)
+    async with lent_files(storage, location, [file.path for file in files]) as paths:
+        if state.is_outside and storage.is_local:
             await asyncio.to_thread(require_allowed, settings.data_outside, paths)
         yield paths
+
+
+@asynccontextmanager
+async def lent_files(storage: Storage, location: str, names: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
+    """Lend the paths of files beneath a location; of those in a bucket copies, which are removed in the end."""
+    if storage.is_local:
+        yield tuple(storage.path(location, name) for name in names)
         return
-    require_room(settings, files)
     turns = asyncio.Semaphore(_AT_ONCE)
     with tempfile.TemporaryDirectory(prefix="weft-query-") as folder:
 
-        async def fetch(file: File) -> str:
+        async def fetch(name: str) -> str:
             async with turns:
-                return await asyncio.to_thread(storage.fetch, location, file.path, Path(folder, file.path))
+                return await asyncio.to_thread(storage.fetch, location, name, Path(folder, name))
 
-        yield tuple(await asyncio.gather(*(fetch(file) for file in files)))
+        yield tuple(await asyncio.gather(*(fetch(name) for name in names)))
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import orjson
 
-from weft.data import query_formats, query_frames, query_views, walls
+from weft.data import computing, query_formats, query_frames, query_views, walls
 from weft.data.query_reading import Refused, select_in, tables_of
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def serve(place: int, connection: duckdb.DuckDBPyConnection, folder: str) -> Non
     request = orjson.loads(query_frames.read_exactly(place, size))
     linked: list[query_views.Linked] = []
     try:
+        if request["verb"] == "compute":
+            computing.load()
         linked = query_views.link(request["tables"])
         missing = _put_up_walls(request, [real for each in linked for real in each.links.values()])
         match request["verb"]:
@@ -96,6 +98,8 @@ def serve(place: int, connection: duckdb.DuckDBPyConnection, folder: str) -> Non
                 lock(connection, request["limits"], [])
                 found = tables_of(connection, select_in(connection, request["sql"]))
                 _tell(place, query_frames.NAMES, found)
+            case "compute":
+                _compute(place, request, [name for each in linked for name in each.links])
             case _:
                 lock(connection, request["limits"], [name for each in linked for name in each.links])
                 _query(place, connection, request, linked)
@@ -149,9 +153,25 @@ def _query(
     _tell(place, query_frames.END, {"rows": rows})
 
 
+def _compute(place: int, request: dict[str, Any], files: list[str]) -> None:
+    """Let a function make a table of a table; it can do no more than a query could."""
+    limits = request["limits"]
+    table = computing.computed(request["sql"], request["entry"], computing.table_of(files, request["schema"]))
+    if table.num_rows > limits["rows"]:
+        raise _LimitHit("rows")
+    sink = _Frames(place, limits["bytes"])
+    sink.columns([{"name": field.name, "type": str(field.type)} for field in table.schema])
+    writer = query_formats.writer_for("arrow", sink, table.schema)
+    for batch in table.to_batches(max_chunksize=query_formats.ROWS_AT_ONCE["arrow"]):
+        writer.write(batch)
+    writer.close()
+    sink.flush()
+    _tell(place, query_frames.END, {"rows": table.num_rows})
+
+
 def _stream(connection: duckdb.DuckDBPyConnection, sql: str, format: str, sink: _Frames | _Nowhere, most: int) -> int:
     """Write the answer batch by batch, and return how many rows it has."""
-    answer = connection.sql(sql)
+    answer = _bound(connection, sql)
     names = query_formats.distinct(answer.columns)
     sink.columns([{"name": name, "type": str(kind)} for name, kind in zip(names, answer.types, strict=True)])
     reader: pa.RecordBatchReader = answer.to_arrow_reader(query_formats.ROWS_AT_ONCE[format])
@@ -164,6 +184,16 @@ def _stream(connection: duckdb.DuckDBPyConnection, sql: str, format: str, sink: 
         writer.write(batch.rename_columns(names))
     writer.close()
     return rows
+
+
+def _bound(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Return a query that fits its tables; one that does not is told with its place in the text."""
+    try:
+        return connection.sql(sql)
+    except (duckdb.BinderException, duckdb.CatalogException):
+        # Of a relation DuckDB does not say where in the text something is wrong; of a statement it does.
+        connection.execute(sql)
+        raise
 
 
 def _renamed(schema: pa.Schema, names: list[str]) -> pa.Schema:
@@ -236,6 +266,8 @@ def _told(problem: Exception) -> dict[str, str]:
             return {"kind": "unreadable", "message": message}
         case _LimitHit():
             return {"kind": "limit", "message": message}
+        case computing.Failed():
+            return {"kind": "function", "message": message}
         case _WallMissing():
             return {"kind": "walls", "message": message}
         case MemoryError() | duckdb.OutOfMemoryException():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
 import importlib.util
 import signal
 import sys
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn, Self
 
@@ -194,6 +195,19 @@ class QueryProcess:
             await answer.begin()
             yield answer
 
+    @asynccontextmanager
+    async def compute(
+        self, code: str, entry: str, attached: Attached, schema: bytes, limits: QueryLimits | None = None
+    ) -> AsyncIterator[Answer]:
+        """Let a function of Python, ``entry`` of some ``code``, make a table of one, behind the same walls as a query.
+
+        ``schema`` is that of the table, as Arrow writes it; the answer is Arrow's. Raises as `query` does.
+        """
+        more = {"entry": entry, "schema": base64.b64encode(schema).decode()}
+        async with self._process("compute", code, [attached], "arrow", limits or self.limits, more) as answer:
+            await answer.begin()
+            yield answer
+
     async def _probe(self) -> dict[str, str]:
         async with self._process("probe", "", (), "json", self.limits) as answer:
             _, told = await answer.frame()
@@ -201,10 +215,11 @@ class QueryProcess:
 
     @asynccontextmanager
     async def _process(
-        self, verb: str, sql: str, attached: Sequence[Attached], format: str, limits: QueryLimits
-    ) -> AsyncIterator[Answer]:
+        self, verb: str, sql: str, attached: Sequence[Attached], format: str, limits: QueryLimits,
+        more: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Answer]:  # fmt: skip
         """Give a request to a new process, and put it away in the end."""
-        request = _request(verb, sql, attached, format, limits, self._without)
+        request = _request(verb, sql, attached, format, limits, self._without, more or {})
         async with self._turns:
             begun = await (await self._ready()).begin()
             try:
@@ -226,8 +241,9 @@ class QueryProcess:
 
 
 def _request(
-    verb: str, sql: str, attached: Sequence[Attached], format: str, limits: QueryLimits, without: tuple[str, ...]
-) -> bytes:
+    verb: str, sql: str, attached: Sequence[Attached], format: str, limits: QueryLimits, without: tuple[str, ...],
+    more: Mapping[str, str],
+) -> bytes:  # fmt: skip
     if len(sql) > LONGEST_SQL:
         raise QueryLimitReached("sql", LONGEST_SQL)
     if "\0" in sql or any("\ud800" <= sign <= "\udfff" for sign in sql):
@@ -240,6 +256,7 @@ def _request(
         "limits": dataclasses.asdict(limits),
         "without": without,
         "readable": sys.executable,
+        **more,
     })  # fmt: skip
 
 

@@ -36,6 +36,8 @@ class _Absent:
 
 
 ABSENT: Any = _Absent()
+# Of a workflow, and of a live DAG.
+_PARTS = ("nodes", "jobs")
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ def diff(old: Mapping[str, Json], new: Mapping[str, Json]) -> Diff:
     """
     before, after = _nodes(old), _nodes(new)
     changed = {name: list(_changes(before[name], after[name], ())) for name in before if name in after}
-    rest_before = {key: value for key, value in old.items() if key != "nodes"}
-    rest_after = {key: value for key, value in new.items() if key != "nodes"}
+    rest_before = {key: value for key, value in old.items() if key not in _PARTS}
+    rest_after = {key: value for key, value in new.items() if key not in _PARTS}
     return Diff(
         added={name: node for name, node in after.items() if name not in before},
         removed={name: node for name, node in before.items() if name not in after},
@@ -94,8 +96,7 @@ def diff(old: Mapping[str, Json], new: Mapping[str, Json]) -> Diff:
 
 
 def _nodes(data: Mapping[str, Json]) -> dict[str, Json]:
-    nodes = data.get("nodes")
-    return nodes if isinstance(nodes, dict) else {}
+    return {name: node for part in _PARTS if isinstance(data.get(part), dict) for name, node in data[part].items()}
 
 
 def _changes(old: Json, new: Json, path: Path) -> Iterator[Change]:

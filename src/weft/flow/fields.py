@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from weft.core.errors import did_you_mean
-from weft.flow.names import HANDLER, QUEUE
+from weft.flow.names import DATASET, HANDLER, QUEUE
 from weft.flow.problems import Path, Problem, unknown
 from weft.flow.values import kind_of, shown
 
@@ -38,6 +38,7 @@ _PATH = "letters, digits, _, - and .; / between parts"
 _NAMES = {
     HANDLER: "that of a handler does not begin with @, and has no control characters",
     QUEUE: "that of a queue does not begin with @, and has no comma and no control characters",
+    DATASET: "that of a dataset has no @, after which a version is named, and no control characters",
 }
 
 
@@ -61,7 +62,7 @@ def _problem(model: type[BaseModel], error: ErrorDetails, path: Path) -> Problem
             return Problem("unknown_field", place, unknown("field", str(error["loc"][-1]), fields), is_about_key=True)
         case "bad_duration" | "bad_next" as code:
             return Problem(code, place, error["msg"])
-        case "bad_version" | "bad_items":
+        case "bad_version" | "bad_items" | "bad_here":
             return Problem("bad_value", place, error["msg"])
         case "literal_error":
             words = re.findall(r"'([^']+)'", told["expected"])

@@ -42,8 +42,8 @@ def _items(value: object) -> object:
     raise PydanticCustomError("bad_items", "must be a list, or an expression that gives one")
 
 
-def _cache(value: object) -> bool | float:
-    return value if isinstance(value, bool) else _seconds(value)
+def _cache(value: object) -> bool | float | Literal["refresh"]:
+    return value if isinstance(value, bool) or value == "refresh" else _seconds(value)
 
 
 def _delay(value: object) -> float:
@@ -72,9 +72,11 @@ Seconds = Annotated[
     WithJsonSchema(_SPAN),
 ]
 Delay = Annotated[float, BeforeValidator(_delay), WithJsonSchema(_span(_LONGEST_DELAY, "minimum"))]
-# Whether an output serves the same params of the same code again, or for how long.
+# Whether an output serves the same params of the same code again, or for how long; or that it is made anew in any case.
 Cache = Annotated[
-    bool | float, BeforeValidator(_cache), WithJsonSchema({"anyOf": [{"type": "boolean"}, *_SPAN["anyOf"]]})
+    bool | float | Literal["refresh"],
+    BeforeValidator(_cache),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": "refresh"}, *_SPAN["anyOf"]]}),
 ]
 _REFERENCE: dict[str, Any] = {"type": "string", "minLength": 1}
 Next = Annotated[
@@ -175,7 +177,9 @@ class Execution(Part):
     )
     allow_failure: bool | None = Field(default=None, description=_ALLOW_FAILURE)
     cache: Cache | None = Field(
-        default=None, description="Whether an output serves the same params of the same code again, or for how long."
+        default=None,
+        description="Whether an output serves the same params of the same code again, or for how long; refresh makes a "
+        "new one in any case.",
     )
 
 

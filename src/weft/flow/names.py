@@ -6,3 +6,5 @@ NAME = r"^[A-Za-z_][A-Za-z0-9_\-]*$"
 HANDLER = r"^[^@\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
 QUEUE = r"^[^@,\x00-\x1f\x7f-\x9f][^,\x00-\x1f\x7f-\x9f]*$"
 PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*$"
+# An @ begins a version of a dataset.
+DATASET = r"^[^@\x00-\x1f\x7f-\x9f]+$"

@@ -26,12 +26,12 @@ def read_definition(source: str | bytes | Path) -> WorkflowDefinition:
 
 def check_file(path: Path, **options: object) -> Checked:
     """Return the definition in a file, and everything that is wrong with it."""
-    return check_text(_bytes_of(path), str(path), **options)
+    return check_text(bytes_of(path), str(path), **options)
 
 
 def read_file(path: Path) -> Document:
     """Return the document in a file, which need not be a definition; raises `InvalidDefinition` where it is none."""
-    return read_text(_bytes_of(path), str(path))
+    return read_text(bytes_of(path), str(path))
 
 
 def read_text(text: str | bytes, file: str | None = None) -> Document:
@@ -43,7 +43,8 @@ def read_text(text: str | bytes, file: str | None = None) -> Document:
         raise InvalidDefinition(checked.problems) from None
 
 
-def _bytes_of(path: Path) -> bytes:
+def bytes_of(path: Path) -> bytes:
+    """Return what a file holds; raises `InvalidInput`."""
     try:
         return path.read_bytes()
     except OSError as problem:

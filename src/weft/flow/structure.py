@@ -39,6 +39,9 @@ def read_structure(data: object, known: Mapping[str, NodeFacts] | None = None) -
     if not isinstance(data, dict):
         what = f"a definition is a mapping with workflow_id and nodes, not {kind_of(data)}"
         return Structure(None, {}, [Problem("bad_value", (), what)])
+    if is_dag(data):
+        what = "this is a live DAG, and no workflow: `weft deploy` takes it"
+        return Structure(None, {}, [Problem("live_dag", (), what)])
     if not isinstance(data.get("$schema", ""), str):
         problems.append(Problem("bad_value", ("$schema",), f"must be text, not {kind_of(data['$schema'])}"))
     data = {key: value for key, value in data.items() if key != "$schema" and not key.startswith("x-")}
@@ -58,6 +61,11 @@ def read_structure(data: object, known: Mapping[str, NodeFacts] | None = None) -
         fields = checked.model_fields_set.union(data)
         definition = checked.model_copy(update={name: value for name, value in found.items() if name in fields})
     return Structure(definition, nodes, problems)
+
+
+def is_dag(data: object) -> bool:
+    """Whether a document is meant to be a live DAG, and not a workflow."""
+    return isinstance(data, dict) and "dag" in data and "nodes" not in data
 
 
 def _nodes(data: Mapping[str, Any], known: Mapping[str, NodeFacts], problems: list[Problem]) -> dict[str, NodeFacts]:

@@ -18,7 +18,7 @@ from weft.flow.inputs import input_problems
 from weft.flow.model import WorkflowDefinition
 from weft.flow.nodes import NodeFacts
 from weft.flow.problems import Hints, Path, Problem, Severity, placed
-from weft.flow.structure import read_structure
+from weft.flow.structure import is_dag, read_structure
 
 Data = Mapping[str, Any]
 Nodes = Mapping[str, NodeFacts]
@@ -107,7 +107,7 @@ def check_document(
         known = {name: facts for name, facts in like.nodes.items() if name not in changed}
     structure = read_structure(document.data, known)
     problems = [*document.problems, *structure.problems]
-    if isinstance(document.data, dict):
+    if isinstance(document.data, dict) and not is_dag(document.data):
         hints = Hints()
         if like is None or problems or not like.is_of(structure.nodes, document.data):
             problems += _meaning(document.data, structure.nodes, hints)

@@ -16,7 +16,9 @@ from weft.core.errors import BlobUnavailable, InvalidInput, NotFound
 from weft.db.blobs import digest_of
 from weft.db.statements import Statements
 from weft.flow.document import Document
+from weft.flow.live.validation import check_dag
 from weft.flow.patches import apply_ops, same
+from weft.flow.structure import is_dag
 from weft.flow.validation import check_document
 from weft.history.contents import MEDIA_TYPES, Content, load
 from weft.history.evidence import keep_aside
@@ -112,7 +114,8 @@ class Checker:
             return
         wrong, hash_ = self._disagreements(row, truth), bytes(row["version_hash"])
         if truth.text is not None and not self._quick:
-            checked = check_document(Document(orjson.loads(truth.text)))
+            document = Document(orjson.loads(truth.text))
+            checked = check_dag(document) if is_dag(document.data) else check_document(document)
             if not checked.is_sound:
                 yield Finding("unsound", what, f"its document is not sound: {checked.problems[0]}")
             elif bytes.fromhex(checked.version_hash) != hash_:
@@ -333,5 +336,5 @@ def _peeled(ids: list[int], waits_for: dict[int, int], next_of: Mapping[int, Ite
 
 def _workflow_of(text: bytes, otherwise: str) -> str:
     data = orjson.loads(text)
-    found = data.get("workflow_id") if isinstance(data, dict) else None
+    found = data.get("dag" if is_dag(data) else "workflow_id") if isinstance(data, dict) else None
     return found if isinstance(found, str) else otherwise

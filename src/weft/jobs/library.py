@@ -17,6 +17,7 @@ from weft.core.signals import NonRetryable
 from weft.flow.document import Document
 from weft.flow.model import Input, WorkflowNode
 from weft.flow.reading import sound
+from weft.flow.structure import is_dag
 from weft.flow.validation import check_document
 from weft.history import keeping, snapshots, tags
 from weft.history.reading import Materials, Reader
@@ -82,6 +83,9 @@ class Library:
         known = self._known.get(found.row["id"])
         if known is None:
             kept = await snapshots.take(self._reader, found, self._actor())
+            if is_dag(kept.data):
+                what = f"{found.row['tag'] or found.row['id']} is a live DAG, which goes on by itself"
+                raise InvalidInput("workflow", f"{what}: `weft deploy` lets it, and `weft live` looks at it")
             # Sound when it was kept: a later release may find something wrong with it, and says what.
             definition = sound(check_document(Document(kept.data)))
             assert kept.snapshot_id is not None

@@ -25,6 +25,19 @@ class JobHandle(NamedTuple):
     created: bool
 
 
+class NewEvent(NamedTuple):
+    """An event to be sent by `Jobs.send_events`.
+
+    Example::
+
+        weft.NewEvent("order.created", {"order": 7}, idempotency_key="order-7")
+    """
+
+    name: str
+    payload: Mapping[str, Any] | None = None
+    idempotency_key: str | None = None
+
+
 class SentEvent(NamedTuple):
     """What `send_event` returns: the event's id, how many nodes waited for one like it, and whether it is new."""
 

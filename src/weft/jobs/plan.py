@@ -82,7 +82,7 @@ class Step:
     heartbeat_timeout: timedelta | None = None
     dispatch_timeout: timedelta | None = None
     allow_failure: bool = False
-    cache: bool | float | None = None
+    cache: bool | float | str | None = None
     child: Step | None = None
     collects: tuple[str, ...] = ()
 

@@ -74,7 +74,7 @@ class Poster:
         parts, host, port = _split(check_url(url, field), field)
         try:
             async with asyncio.timeout(self.timeout):
-                addresses = await self._addresses(host, port, field)
+                addresses = await look_up(host, port, self.allowed, field, "WEFT_CALLBACK_ALLOWED")
                 status = await self._send(parts, host, port, addresses, body, headers)
         except TimeoutError:
             raise NotDelivered(f"{host} did not answer within {self.timeout:g} s") from None
@@ -85,26 +85,6 @@ class Poster:
         if not 200 <= status < 300:
             more = ", and redirects are not followed" if 300 <= status < 400 else ""
             raise NotDelivered(f"{host} answered {status}{more}")
-
-    async def _addresses(self, host: str, port: int, field: str) -> list[str]:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        if not self._is_allowed_host(host, port):
-            for address in addresses:
-                if not self._is_allowed(address):
-                    # Not which: whoever reads this could find out what names there are inside, and where they lead.
-                    raise InvalidInput(field, f"{host} is not a public address; WEFT_CALLBACK_ALLOWED names exceptions")
-        return addresses
-
-    def _is_allowed_host(self, host: str, port: int) -> bool:
-        shown = f"[{host}]" if ":" in host else host
-        return any(entry.lower() in (host, f"{shown}:{port}") for entry in self.allowed)
-
-    def _is_allowed(self, address: str) -> bool:
-        found = ipaddress.ip_address(address.partition("%")[0])
-        return is_public(found) or any(
-            found in network for network in map(_network, self.allowed) if network is not None
-        )
 
     async def _send(
         self,
@@ -129,6 +109,25 @@ class Poster:
             return await _status(reader)
         finally:
             writer.transport.abort()
+
+
+async def look_up(host: str, port: int, allowed: Sequence[str], field: str, setting: str) -> list[str]:
+    """Return the addresses of a host; raises `InvalidInput` unless all are public, or ``allowed`` by a setting."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    shown = f"[{host}]" if ":" in host else host
+    if any(entry.lower() in (host, f"{shown}:{port}") for entry in allowed):
+        return addresses
+    for address in addresses:
+        if not _is_allowed(address, allowed):
+            # Not which: whoever reads this could find out what names there are inside, and where they lead.
+            raise InvalidInput(field, f"{host} is not a public address; {setting} names exceptions")
+    return addresses
+
+
+def _is_allowed(address: str, allowed: Sequence[str]) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return is_public(found) or any(found in network for network in map(_network, allowed) if network is not None)
 
 
 def is_public(address: Address) -> bool:

@@ -53,7 +53,7 @@ class SubWorkflows:
         new = NewJob(
             planned.workflow_id, given, -facts["rank"], None, "tag", spec["workflow"], planned.snapshot_id,
             planned.version_hash, actor=facts["actor"], pins=pins, parent_id=fence[1],
-            ignores_cache=spec.get("ignores_cache", False),
+            cache=spec.get("job_cache", True),
         )  # fmt: skip
         limit = spec.get("timeout_seconds")
         patience = self._database.settings.job_default_timeout if limit is None else timedelta(seconds=limit)

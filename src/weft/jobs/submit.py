@@ -54,13 +54,15 @@ class NewJob:
     request: bytes | None = None
     # Whether somebody asks for it, which is kept as his act; else a job of somebody does.
     is_act: bool = False
-    # Whether no output is taken from the cache, or only for some nodes none is.
-    ignores_cache: bool = False
+    # False leaves the cache alone, "refresh" takes nothing from there and renews it; so do some nodes in any case.
+    cache: bool | str = True
     fresh: Collection[str] = ()
 
-    def takes_cached(self, node: str | None) -> bool:
-        """Whether a node may have an output of the cache."""
-        return not self.ignores_cache and node not in self.fresh
+    def cache_for(self, node: str | None, said: bool | float | str | None) -> tuple[bool | float | str | None, bool]:
+        """How long the output of a node lasts in the cache, by what its author says, and whether it takes one."""
+        if self.cache is False:
+            return False, True
+        return said, self.cache is True and node not in self.fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,17 +264,18 @@ def _spec(step: Step, new: NewJob, results: Mapping[str, Json], queues: Mapping[
     """Return what a task goes by, with what only this job knows: the ids of others, and those of queues."""
     if step.collects:
         return {"results": [results[name] for name in step.collects]}
-    takes = new.takes_cached(step.node)
     if (child := step.child) is None:
-        return step.spec if takes or step.handler != "@workflow" else {**step.spec, "ignores_cache": True}
+        for_job = "refresh" if step.node in new.fresh and new.cache else new.cache
+        return step.spec if for_job is True or step.handler != "@workflow" else {**step.spec, "job_cache": for_job}
     task = {
         "handler": child.handler, "queue_id": queues[child.queue or "default"], "priority": child.priority,
         "max_attempts": child.max_attempts, "retry": child.retry, "timeout": _seconds(child.timeout),
         "heartbeat_timeout": _seconds(child.heartbeat_timeout),
         "dispatch_timeout": _seconds(child.dispatch_timeout), "allow_failure": child.allow_failure,
     }  # fmt: skip
-    if child.cache is not None or not takes:
-        task["cache"] = [child.cache, takes]
+    lasts, takes = new.cache_for(step.node, child.cache)
+    if lasts is not None or not takes:
+        task["cache"] = [lasts, takes]
     before = {"kept": list(map(str, kept.items[step.node or ""]))} if step.node in kept.items else {}
     return {**step.spec, "task": task, **before}
 
@@ -283,10 +286,10 @@ def _seconds(span: timedelta | None) -> float | None:
 
 def _params(step: Step, spec: Json, new: NewJob, job: Mapping[str, Json]) -> str:
     """Return the params of a task, with what is said of the cache."""
-    params, takes = _own_params(step, spec, new.inputs, job), new.takes_cached(step.node)
-    if step.is_control or (step.cache is None and takes):
+    params, (lasts, takes) = _own_params(step, spec, new.inputs, job), new.cache_for(step.node, step.cache)
+    if step.is_control or (lasts is None and takes):
         return params
-    return with_cache(params, step.cache, takes=takes)
+    return with_cache(params, lasts, takes=takes)
 
 
 def _own_params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str:

@@ -21,7 +21,7 @@ from weft.flow.budget import ExpressionError
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input
 from weft.flow.templates import read_value
-from weft.live.ticks import CatchUp, Timing, check_timing
+from weft.flow.ticks import CatchUp, Timing, check_timing
 from weft.queue import audit
 from weft.queue.audit import AuditVerb
 

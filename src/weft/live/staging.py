@@ -12,6 +12,7 @@ from weft.core.checks import check_text
 from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import encode
 from weft.db.statements import Statements
+from weft.jobs.posting import check_url
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from weft.queue.steps import Fence
 
 SQL = Statements("weft.live", "sql/staging.sql")
-LONGEST_KEY = 400
+LONGEST_KEY, LONGEST_PATH = 400, 600
 # Of what a source finds it makes so many units at a time.
 MOST_UNITS = 10_000
+MOST_CALLBACKS = 1000
+_MOST_GONE = 2000
 KINDS = ("event", "file", "row")
 
 
@@ -35,13 +38,22 @@ class Emitted(NamedTuple):
     said: Mapping[str, Any]
 
 
+class CallbackStaged(NamedTuple):
+    """What a receiver outside is told when the task completes; those of one key in their order."""
+
+    url: str
+    key: str
+    payload: Mapping[str, Any]
+
+
 async def job_of(conn: type_Connection, fence: Fence) -> dict[str, Any]:
     """Return the live job of a task: what it is called, what it means, what it reads and writes."""
     row = await _job(conn, fence)
+    outputs = await conn.fetch(SQL.outputs, row["id"])
     return {
         "dag": row["dag"], "name": row["name"], "document": orjson.loads(row["document"]),
         "inputs": [dict(each) for each in await conn.fetch(SQL.inputs, row["id"])],
-        "outputs": [each["name"] for each in await conn.fetch(SQL.outputs, row["id"])],
+        "outputs": [each["name"] for each in outputs], "output_versions": [each["version"] for each in outputs],
     }  # fmt: skip
 
 
@@ -53,18 +65,47 @@ async def state_of(conn: type_Connection, fence: Fence, key: str) -> dict[str, A
 
 async def stage(
     conn: type_Connection, fence: Fence, states: Sequence[Mapping[str, Any]], units: Sequence[Emitted],
-    rest: timedelta | None, is_caught_up: bool | None,
+    callbacks: Sequence[CallbackStaged], rest: timedelta | None, is_caught_up: bool | None,
+    files: Sequence[Mapping[str, Any]] = (),
 ) -> None:  # fmt: skip
     """Note what an attempt is about to change, over what it said before; it is so when its task completes."""
     row = await _job(conn, fence)
-    if len(units) > MOST_UNITS:
-        raise InvalidInput("units", f"are {len(units)}, and may be {MOST_UNITS}: the rest with the next slice")
+    for name, several in (("units", units), ("files", files)):
+        if len(several) > MOST_UNITS:
+            raise InvalidInput(name, f"are {len(several)}, and may be {MOST_UNITS}: the rest with the next slice")
     told = [{"key": _check_key(each["key"]), "seen": int(each["seen"]), "state": each["state"]} for each in states]
     made = [_checked_unit(each) for each in units]
+    if len(callbacks) > MOST_CALLBACKS:
+        raise InvalidInput("callbacks", f"are {len(callbacks)}, and may be {MOST_CALLBACKS}")
+    said = [
+        {
+            "key": check_text(each.key, "key", LONGEST_KEY),
+            "payload": {"url": check_url(each.url, "callback_url"), **each.payload},
+        }
+        for each in callbacks
+    ]
     await conn.execute(
         SQL.stage, fence.task_id, fence.attempt, row["org_id"], row["id"], encode(told, "state"), encode(made, "units"),
-        rest, is_caught_up,
+        encode(said, "callbacks"), rest, is_caught_up, encode(list(files), "files"),
     )  # fmt: skip
+
+
+async def changed_files(
+    conn: type_Connection,
+    fence: Fence,
+    files: Sequence[tuple[str, str]],
+    settle: timedelta,
+    within: tuple[str, str | None],
+) -> dict[str, Any]:
+    """Return which of the files that are there, each with its tag, are new or wait for their unit, and which are gone.
+
+    They are all that there are from after one path to another, or to the end.
+    """
+    job_id = (await _job(conn, fence))["id"]
+    paths, tags = [path for path, _ in files], [tag for _, tag in files]
+    changed = await conn.fetch(SQL.changed_files, job_id, paths, tags, settle)
+    gone = await conn.fetch(SQL.gone_files, job_id, *within, paths, _MOST_GONE)
+    return {"changed": [dict(row) for row in changed], "gone": [row["path"] for row in gone]}
 
 
 def check_lane(lane: object) -> str:

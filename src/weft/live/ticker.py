@@ -12,11 +12,11 @@ import asyncpg
 from weft.core.errors import CallerError
 from weft.core.signals import NonRetryable
 from weft.flow.budget import ExpressionError
+from weft.flow.ticks import CatchUp, due_now
 from weft.jobs.library import Libraries, Library, lanes_of
 from weft.jobs.requests import Standing, standing_at
 from weft.jobs.submit import submit
 from weft.live.schedules import SQL, timing_of
-from weft.live.ticks import CatchUp, due_now
 from weft.live.turns import BackfillTurn, ScheduleTurn, Turn
 from weft.queue import queues
 from weft.queue.service import Service

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from weft.flow.ticks import Due
 from weft.live.schedules import SQL, inputs_at, timing_of
-from weft.live.ticks import Due
 
 if TYPE_CHECKING:
     from asyncpg import Record

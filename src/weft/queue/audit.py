@@ -101,6 +101,10 @@ class AuditVerb(StrEnum):
     ROLLBACK = "rollback"
     REGISTER = "register"
     HAND_OVER = "hand-over"
+    DEPLOY = "deploy"
+    ABANDON = "abandon"
+    DRAIN = "drain"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)

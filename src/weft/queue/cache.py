@@ -18,27 +18,50 @@ if TYPE_CHECKING:
 SQL = Statements("weft.queue", "sql/cache.sql")
 
 
+class Keys(NamedTuple):
+    """By what an output is known: the hash of handler, code and params; ``args`` is that without the code."""
+
+    key: bytes
+    args: bytes
+
+
 class Reuse(NamedTuple):
     """What is noted of a completed attempt: the ``key`` of its output and how long that serves, or its ``root``.
 
-    ``lasts`` is None for as long as history is kept; ``root`` is the task whose output it has.
+    ``lasts`` is None for as long as history is kept; ``root`` is the task whose output it has. With an ``entry`` of the
+    cache it completes only if what that was made of still stands. An output of more than ``most`` bytes is not kept.
     """
 
     key: bytes | None
     lasts: timedelta | None = None
     root: int | None = None
+    entry: int | None = None
+    most: int | None = None
 
 
 class Found(NamedTuple):
-    """An output that was found: itself, or a reference, and the task that made it."""
+    """An output that was found: itself, or a reference, and the task that made it.
 
+    ``entry`` is its place in the cache when it serves only for as long as what it was made of stands.
+    """
+
+    id: int
     task_id: int
     output: str
+    is_traced: bool
+
+    @property
+    def entry(self) -> int | None:
+        """What is to be checked again when the task completes."""
+        return self.id if self.is_traced else None
 
 
 @dataclass(frozen=True, slots=True)
 class CachedOutputs:
-    """What the cache has of one handler; ``bytes`` are those in the database, ``blobs`` how many are kept beside it."""
+    """What the cache has of one handler; ``bytes`` are those of all outputs, of which ``blobs`` are kept beside it.
+
+    ``used_at`` is when one of them served last, to the hour; before that, when it was made.
+    """
 
     handler: str
     outputs: int
@@ -46,17 +69,23 @@ class CachedOutputs:
     blobs: int
     oldest_at: datetime
     newest_at: datetime
+    used_at: datetime
 
 
-async def find(conn: type_Connection, task_id: int, key: bytes, within: timedelta | None) -> Found | None:
-    """Return the output that serves a task, made within that time."""
-    row = await conn.fetchrow(SQL.find, task_id, key, within)
+async def find(
+    conn: type_Connection, task_id: int, attempt: int, keys: Keys, within: timedelta | None, *, takes: bool = True
+) -> Found | None:
+    """Return the output that serves a task, made within that time; note what is found, or why nothing is.
+
+    Unless it ``takes`` one, that is all that is done.
+    """
+    row = await conn.fetchrow(SQL.find, task_id, attempt, *keys, within, takes)
     return None if row is None else Found(*row)
 
 
-async def drop(conn: type_Connection, task_id: int, key: bytes, found: Found) -> None:
+async def drop(conn: type_Connection, task_id: int, found: Found) -> None:
     """Forget an output that cannot be read any more, unless there is another by now."""
-    await conn.execute(SQL.drop, task_id, key, found.task_id)
+    await conn.execute(SQL.drop, task_id, found.id, found.task_id)
 
 
 async def note(conn: type_Connection, worker_id: int, completed: Sequence[Completed]) -> None:
@@ -79,5 +108,11 @@ async def clear(conn: type_Connection, org_id: int, handler: str | None, actor: 
 
 
 async def prune(conn: type_Connection, retention: timedelta) -> int:
-    """Forget outputs that are past their time; return how many."""
-    return len(await conn.fetch(SQL.prune, retention))
+    """Forget outputs that are past their time, and what was found for tasks that are; return how many."""
+    gone = len(await conn.fetch(SQL.prune, retention))
+    return max(gone, len(await conn.fetch(SQL.prune_notes, retention)))
+
+
+async def shrink(conn: type_Connection, most: int) -> int:
+    """Forget a page of the outputs of orgs that have more bytes than that, those that served longest ago first."""
+    return len(await conn.fetch(SQL.shrink, most))

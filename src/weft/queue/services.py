@@ -202,7 +202,7 @@ class Pruner(Service):
         gone += sum(pages)
         self._has_more = after is not None or next_edge is not None or max(pages) >= upkeep.PAGE
         if self._rounds % 10 == 0:
-            gone += await self._renew_partitions()
+            gone += await self._renew_partitions() + await self._shrink_cache()
         self._rounds += 1
         return gone
 
@@ -215,6 +215,13 @@ class Pruner(Service):
                 "partitions past the retention are dropped by the owner of the schema weft only: %s", problem
             )
             return 0
+
+    async def _shrink_cache(self) -> int:
+        """Forget outputs where an org has more than it may; they are counted when partitions are."""
+        most, gone = self._settings.cache_max_bytes, 0
+        while most is not None and (page := await self._database.run(lambda conn: cache.shrink(conn, most))):
+            gone += page
+        return gone
 
     def pause_before_next(self, done: int) -> float:
         """Go on at once only while there are further pages."""
@@ -255,9 +262,13 @@ class Upkeep:
         self.stager = Stager(database)
         self._rescuer = Rescuer(database, settings, has_settled)
         # A receiver that does not answer holds up nothing but its like.
-        here = {kind: sink for kind, sink in sinks.items() if kind != OutboxKind.CALLBACK}
-        outside = {kind: sink for kind, sink in sinks.items() if kind == OutboxKind.CALLBACK}
-        self._drainers = Drainer(database, worker_id, here), Drainer(database, worker_id, outside, CALLBACKS_AT_ONCE)
+        outside = OutboxKind.CALLBACK, OutboxKind.OPENLINEAGE
+        here = {kind: sink for kind, sink in sinks.items() if kind not in outside}
+        apart = [{str(kind): sinks[kind]} for kind in outside if kind in sinks]
+        self._drainers = (
+            Drainer(database, worker_id, here),
+            *(Drainer(database, worker_id, each, CALLBACKS_AT_ONCE) for each in apart),
+        )
         self._services: tuple[Service, ...] = (
             self.stager, self._rescuer, Admitter(database), JobTimer(database), *self._drainers,
             Pruner(database, settings), Collector(database, open_blobs(settings)), Sealer(database),

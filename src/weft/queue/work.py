@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 SQL = Statements("weft.queue", "sql/task.sql")
 HEAD = (-32768, 0, 0)
 UNLIMITED = -1
-# What PostgreSQL says of a write into a dataset that goes by what is not so any more.
+# What PostgreSQL says of a write into a dataset, or an output of the cache, that goes by what is not so any more.
 _WRITE_CONFLICT = "WF007"
 # Stands for params that are gone; not JSON, so that no task can have them.
 MISSING_PARAMS = "missing"
@@ -101,8 +102,9 @@ async def finish_and_claim(
     """Complete attempts and claim up to ``wanted`` tasks in one round trip; return the claims and what did not land.
 
     An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it. Raises
-    `WriteConflict` when what one of the tasks has written goes by what others have changed meanwhile. No lock is waited
-    for for longer than ``patience``: a handler that completes its task in a transaction of its own has it locked.
+    `WriteConflict` when what one of the tasks has written, or has from the cache, goes by what others have changed
+    meanwhile. No lock is waited for for longer than ``patience``: a handler that completes its task in a transaction of
+    its own has it locked.
     """
     if any(outcome[3] is not None for outcome in completed):
         # Whoever sees that one has ended finds its output in the cache.
@@ -111,7 +113,8 @@ async def finish_and_claim(
             answer = await finish_and_claim(
                 conn, worker_id, plain, lanes, wanted, from_head=from_head, timeout=timeout, patience=patience
             )
-            await cache.note(conn, worker_id, completed)
+            with _conflicts_told():
+                await cache.note(conn, worker_id, completed)
             return answer
     completed = sorted(completed)
     await blobs.keep(conn, ((outcome[0], outcome[2]) for outcome in completed))
@@ -129,12 +132,8 @@ async def finish_and_claim(
         from_head,
         patience,
     )
-    try:
+    with _conflicts_told():
         rows: list[Record] = await conn.fetch(SQL.finish_and_claim, *said, timeout=timeout)
-    except PostgresError as problem:
-        if problem.sqlstate == _WRITE_CONFLICT:
-            raise WriteConflict(str(problem)) from None
-        raise
     claims, lost = [], []
     for row in rows:
         values = tuple(row)
@@ -143,6 +142,17 @@ async def finish_and_claim(
         else:
             claims.append(Claim._make(values[1:]))
     return claims, lost
+
+
+@contextmanager
+def _conflicts_told() -> Iterator[None]:
+    """Raise `WriteConflict` where PostgreSQL says that an outcome goes by what is not so any more."""
+    try:
+        yield
+    except PostgresError as problem:
+        if problem.sqlstate == _WRITE_CONFLICT:
+            raise WriteConflict(str(problem)) from None
+        raise
 
 
 async def with_params(conn: type_Connection, claims: Sequence[Claim]) -> list[Claim]:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import orjson
 
 from weft.contract.graphs import packed
-from weft.contract.operations import Operation
-from weft.contract.table import BY_CALL, OPERATIONS
+from weft.contract.table import BY_CALL
 from weft.contract.wire import wire
-from weft.core.checks import MAX_ID, check_id, check_number, check_span
-from weft.core.errors import InvalidInput, WaitTimeout
+from weft.core.checks import MAX_ID, check_id, check_number
+from weft.core.errors import InvalidInput
 from weft.core.server_errors import NeedsDatabase, ServerUnavailable
 from weft.core.settings import Settings
 from weft.db.blobs import Blobs
@@ -33,6 +31,7 @@ from weft.jobs.layout import Layout
 from weft.jobs.model import Job, JobHandle
 from weft.jobs.rerun import RerunPlan
 from weft.remote.answers import answered
+from weft.remote.calls import PAGE, remote, transport_of, waited
 from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
 from weft.remote.worker_store import RemoteStore
@@ -41,6 +40,7 @@ from weft.sdk.client import Client
 from weft.sdk.datasets import Datasets, QueryAnswer
 from weft.sdk.graph_calls import own_call, require_job, require_new
 from weft.sdk.jobs import Jobs, Workflow, used_by
+from weft.sdk.live import Live
 from weft.sdk.operating import Progress, cancellable, replayable
 from weft.sdk.orgs import Orgs
 from weft.sdk.reruns import Rerun
@@ -53,69 +53,8 @@ from weft.worker.answers import ADD
 from weft.worker.context import RUNNING
 from weft.worker.store import Store
 
-T = TypeVar("T")
-# The longest that a server is asked to wait in one request.
-_ONE_WAIT = 30.0
 _EVENT = wire(JobEvent)
-_PAGE = 1000
 _WHERE = "do it where WEFT_DATABASE_URL is set"
-
-
-def _by_http(operation: Operation) -> Callable[..., Any]:
-    """Return the method that makes a call over HTTP."""
-    signature = inspect.signature(operation.function)
-
-    @functools.wraps(operation.function)
-    async def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        given = signature.bind(self, *arguments, **named).arguments
-        if operation.pages_by is not None and given.get("limit") is None:
-            return await _all_pages(_transport(self), operation, operation.pages_by, given)
-        return await _transport(self).call(operation, given)
-
-    return call
-
-
-async def _all_pages(transport: Transport, operation: Operation, by: str, given: dict[str, Any]) -> list[Any]:
-    """Return all of a list that a server gives in pages."""
-    found: list[Any] = []
-    while True:
-        page = await transport.call(operation, given | {"limit": _PAGE})
-        found += page
-        if len(page) < _PAGE:
-            return found
-        given = given | {by: getattr(page[-1], operation.key or "")}
-
-
-def _transport(part: Any) -> Transport:
-    client = part if isinstance(part, RemoteClient) else part._session
-    found: Transport = client.transport
-    return found
-
-
-def _remote(kind: str) -> Callable[[type[T]], type[T]]:
-    """Let all calls of a part of the client go over HTTP that are in the contract."""
-
-    def dressed(part: type[T]) -> type[T]:
-        for operation in OPERATIONS:
-            group, _, name = operation.call.rpartition(".")
-            if group == kind and name not in vars(part):
-                setattr(part, name, _by_http(operation))
-        return part
-
-    return dressed
-
-
-async def _waited(ask: Callable[[float], Any], key: int, timeout: float | timedelta | None) -> Any:
-    """Ask a server for something's end, in as many requests as it takes."""
-    seconds = None if timeout is None else check_span(timeout, "timeout", zero=True).total_seconds()
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while True:
-        left = _ONE_WAIT if deadline is None else min(_ONE_WAIT, max(0.0, deadline - time.monotonic()))
-        try:
-            return await ask(left)
-        except WaitTimeout:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise WaitTimeout(key, seconds or 0.0) from None
 
 
 def _known(call: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +63,7 @@ def _known(call: str, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-@_remote("jobs")
+@remote("jobs")
 class RemoteJobs(Jobs):
     """What is done with jobs, by a server."""
 
@@ -136,7 +75,7 @@ class RemoteJobs(Jobs):
         given = {"workflow": workflow, "inputs": inputs, **options}
         if every := [*uses, *used_by(workflow)]:
             given["uses"] = every
-        found: JobHandle = await _transport(self).call(BY_CALL["jobs.submit"], _known("jobs.submit", given))
+        found: JobHandle = await transport_of(self).call(BY_CALL["jobs.submit"], _known("jobs.submit", given))
         return found
 
     async def submit_graph(
@@ -150,7 +89,7 @@ class RemoteJobs(Jobs):
             "name": name, "priority": priority, "idempotency_key": idempotency_key, "labels": labels,
             "on_failure": on_failure, "items": (graph := packed(addition))["items"], "pairs": graph["pairs"],
         }  # fmt: skip
-        told = await _transport(self).post("/jobs/graph", said)
+        told = await transport_of(self).post("/jobs/graph", said)
         job = JobHandle(int(told["id"]), told["created"])
         if job.created:
             addition.landed(Layout(addition.items, [int(id) for id in told["ids"]]), job.id)
@@ -163,7 +102,7 @@ class RemoteJobs(Jobs):
         addition = Addition.of(items_of(items, "items"))
         require_job(addition, job_id)
         if call is None or running is None or running.context.ask is None:
-            told = (await _transport(self).post(f"/jobs/{job_id}/add", packed(addition)))["ids"]
+            told = (await transport_of(self).post(f"/jobs/{job_id}/add", packed(addition)))["ids"]
         else:
             said = {"number": call.number, **packed(addition)}
             told = await asyncio.wrap_future(running.context.ask(ADD, {"text": orjson.dumps(said).decode()}))
@@ -186,7 +125,7 @@ class RemoteJobs(Jobs):
 
     async def _onto_own(self, name: str, on: Any, uses: Sequence[Any], given: dict[str, Any]) -> Any:
         given |= {"on": on, "uses": [*uses, *used_by(on)] or None}
-        return await _transport(self).call(BY_CALL[f"jobs.{name}"], _known(f"jobs.{name}", given))
+        return await transport_of(self).call(BY_CALL[f"jobs.{name}"], _known(f"jobs.{name}", given))
 
     async def _document(self, artifact_id: int) -> dict[str, Any]:
         return dict((await RemoteWorkflows(self._session).show(artifact_id)).data)
@@ -197,16 +136,16 @@ class RemoteJobs(Jobs):
         first = (await workflows.log(good, limit=1))[0]
         last = (await workflows.log(bad, limit=1))[0]
         history: dict[int, Artifact] = {}
-        page = await workflows.log(tag, limit=_PAGE)
+        page = await workflows.log(tag, limit=PAGE)
         while page:
             history |= {each.id: each for each in page}
-            page = await workflows.log(tag, before=page[-1].id, limit=_PAGE) if len(page) == _PAGE else []
+            page = await workflows.log(tag, before=page[-1].id, limit=PAGE) if len(page) == PAGE else []
         return Line(history, first, last.id)
 
     async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
         """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds."""
-        call = functools.partial(_transport(self).call, BY_CALL["jobs.wait"])
-        found: Job = await _waited(lambda left: call({"job_id": job_id, "timeout": left}), job_id, timeout)
+        call = functools.partial(transport_of(self).call, BY_CALL["jobs.wait"])
+        found: Job = await waited(lambda left: call({"job_id": job_id, "timeout": left}), job_id, timeout)
         if found.unavailable:
             raise found.unavailable["result"]
         return found
@@ -214,22 +153,22 @@ class RemoteJobs(Jobs):
     async def follow(self, job_id: int, *, after: str | None = None) -> AsyncIterator[JobEvent]:
         """Yield what happens in a job, from its beginning or a cursor on, until it has ended."""
         job_id, once = check_id(job_id, "job_id", shown_by="weft jobs list"), Once()
-        async for message in messages(_transport(self), f"/jobs/{job_id}/stream", after):
+        async for message in messages(transport_of(self), f"/jobs/{job_id}/stream", after):
             if message.name == "message" and once.is_new(message.data["id"]):
                 yield _EVENT.decode(message.data)
 
 
-@_remote("workflows")
+@remote("workflows")
 class RemoteWorkflows(Workflows):
     """What is done with workflow definitions, by a server."""
 
 
-@_remote("schedules")
+@remote("schedules")
 class RemoteSchedules(Schedules):
     """What is done with workflows that begin by themselves, by a server."""
 
 
-@_remote("datasets")
+@remote("datasets")
 class RemoteDatasets(Datasets):
     """What is done with named tables of data, by a server."""
 
@@ -237,30 +176,35 @@ class RemoteDatasets(Datasets):
         self, sql: str, *, format: str = "json", as_of: datetime | None = None
     ) -> AbstractAsyncContextManager[QueryAnswer]:
         """Run a query over datasets at the server; its answer comes piece by piece."""
-        return answered(_transport(self), sql, format, as_of)
+        return answered(transport_of(self), sql, format, as_of)
 
 
-@_remote("orgs")
+@remote("live")
+class RemoteLive(Live):
+    """What is done with live DAGs, by a server."""
+
+
+@remote("orgs")
 class RemoteOrgs(Orgs):
     """What is done with orgs, by a server."""
 
 
-@_remote("users")
+@remote("users")
 class RemoteUsers(Users):
     """What is done with users, by a server."""
 
 
-@_remote("roles")
+@remote("roles")
 class RemoteRoles(Roles):
     """What is done with the roles of an org, by a server."""
 
 
-@_remote("tokens")
+@remote("tokens")
 class RemoteTokens(Tokens):
     """What is done with tokens, by a server."""
 
 
-@_remote("")
+@remote("")
 class RemoteClient(Client):
     """A connection to a server: what `weft.Client` does, for those who have a token and no database.
 
@@ -350,6 +294,11 @@ class RemoteClient(Client):
         return RemoteDatasets(self)
 
     @cached_property
+    def live(self) -> Live:
+        """What is done with live DAGs."""
+        return RemoteLive(self)
+
+    @cached_property
     def orgs(self) -> Orgs:
         """What an installation's operator does with orgs."""
         return RemoteOrgs(self)
@@ -407,10 +356,10 @@ class RemoteClient(Client):
         chosen = {"older_than": older_than, "queue": queue, "ids": ids}
         if limit is not None:
             return await self._count("purge", chosen | {"limit": limit})
-        count, gone = 0, _PAGE
-        while gone == _PAGE:
+        count, gone = 0, PAGE
+        while gone == PAGE:
             try:
-                gone = await self._count("purge", chosen | {"limit": _PAGE})
+                gone = await self._count("purge", chosen | {"limit": PAGE})
             except ServerUnavailable as problem:
                 raise problem.after(count) from problem
             count += gone
@@ -437,12 +386,12 @@ class RemoteClient(Client):
 
     async def wait(self, task_id: int, timeout: float | timedelta | None = None) -> Any:
         """Return a task's output when it has completed; raises `TaskFailed`, and `WaitTimeout` after ``timeout``."""
-        call = functools.partial(_transport(self).call, BY_CALL["wait"])
-        return await _waited(lambda left: call({"task_id": task_id, "timeout": left}), task_id, timeout)
+        call = functools.partial(transport_of(self).call, BY_CALL["wait"])
+        return await waited(lambda left: call({"task_id": task_id, "timeout": left}), task_id, timeout)
 
     async def follow_log(self, task_id: int, offset: int = 0) -> AsyncIterator[bytes]:
         """Yield what a task prints, from ``offset`` on, until it has ended."""
         task_id, place = check_id(task_id), str(check_number(offset, "offset", 0, MAX_ID))
-        async for message in messages(_transport(self), f"/tasks/{task_id}/log/stream", place):
+        async for message in messages(transport_of(self), f"/tasks/{task_id}/log/stream", place):
             if message.name == "message":
                 yield message.data["text"].encode()

@@ -16,7 +16,7 @@ from weft.contract.bounds import MOST
 from weft.core.errors import BlobUnavailable, InvalidInput, LeaseLost, NotFound, OperatorError, WeftError
 from weft.core.json import check_size, size_of
 from weft.db.blobs import damaged, digest_of
-from weft.queue.cache import Reuse
+from weft.queue.cache import Keys, Reuse
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.remote.asking import Asking
@@ -43,7 +43,10 @@ _DATASETS = {
     dataset_answers.ADD_ROWS: "dataset/rows/add",
     dataset_answers.READ_ROWS: "dataset/rows",
 }
-_LIVE = {live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage"}
+_LIVE = {
+    live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage",
+    live_answers.FILES: "live/files",
+}  # fmt: skip
 
 
 class RemoteBlobs:
@@ -215,18 +218,24 @@ class RemoteCache:
         self._asking = asking
         self._id = worker_id
 
-    async def find(self, claim: Claim, key: bytes, caching: Caching) -> tuple[str, Reuse] | None:
+    async def find(self, claim: Claim, keys: Keys, caching: Caching) -> tuple[str, Reuse] | None:
         """Return an output that serves, as it is kept, and whose it is."""
-        if not caching.takes:
-            return None
-        within = None if caching.lasts is None else _seconds(caching.lasts)
-        body = {**lease_of(self._id, claim.id, claim.attempt), "key": key.hex(), "within": within}
+        body = {
+            **lease_of(self._id, claim.id, claim.attempt),
+            "key": keys.key.hex(),
+            "args": keys.args.hex(),
+            "within": None if caching.lasts is None else _seconds(caching.lasts),
+            "takes": caching.takes,
+        }
         try:
             told = await self._asking.ask("/v1/task/cached", body)
         except WeftError as problem:
             logger.info("task %s runs without a look into the cache: %s", claim.id, problem)
             return None
-        return None if told["output"] is None else (told["output"], Reuse(None, root=int(told["root"])))
+        if told["output"] is None:
+            return None
+        entry = None if told["entry"] is None else int(told["entry"])
+        return told["output"], Reuse(None, root=int(told["root"]), entry=entry)
 
 
 def _seconds(span: timedelta) -> float:

@@ -48,6 +48,7 @@ def done(worker_id: int, outcome: Completed) -> dict[str, Any]:
             "key": None if reuse.key is None else reuse.key.hex(),
             "lasts": None if reuse.lasts is None else reuse.lasts.total_seconds(),
             "root": None if reuse.root is None else str(reuse.root),
+            "entry": None if reuse.entry is None else str(reuse.entry),
         }
     return told
 

@@ -12,6 +12,7 @@ from weft.sdk.operating import Operating
 if TYPE_CHECKING:
     from weft.sdk.datasets import Datasets
     from weft.sdk.jobs import Jobs
+    from weft.sdk.live import Live
     from weft.sdk.orgs import Orgs
     from weft.sdk.roles import Roles
     from weft.sdk.schedules import Schedules
@@ -77,6 +78,18 @@ class Client(Enqueuing, Operating, Measuring):
         from weft.sdk.datasets import Datasets
 
         return Datasets(self)
+
+    @cached_property
+    def live(self) -> Live:
+        """What is done with live DAGs.
+
+        Example::
+
+            await client.live.deploy(Path("market.yaml"))
+        """
+        from weft.sdk.live import Live
+
+        return Live(self)
 
     @cached_property
     def orgs(self) -> Orgs:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weft.catalog import dataset_keeping, dataset_reading, dataset_versions, datasets
+from weft.catalog import dataset_diff, dataset_keeping, dataset_reading, dataset_versions, datasets, lineage
+from weft.catalog.dataset_diff import DatasetDiff
 from weft.catalog.dataset_reading import DatasetState, Partition, read_name
 from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
 from weft.catalog.datasets import Dataset, Kind, PartitionBy, Sees
+from weft.catalog.lineage import DEEPEST, MOST_PLACES, Direction, Lineage
 from weft.core.checks import check_moment, check_number, check_word
 from weft.sdk.querying import answered
+from weft.sdk.row_diff import RowDiff, RowQuery
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
@@ -252,6 +255,59 @@ class Datasets:
         sql = f'select * from "{named}" limit {check_number(limit, "limit", 1, 1000)}'
         async with self.query(sql) as answer:
             return [row async for row in answer.records()]
+
+    async def lineage(self, name: str, *, direction: str = "both", depth: int = 5, limit: int = 200) -> Lineage:
+        """Return what a dataset is made of, and what is made of it; or the same of a column, or of one state.
+
+        ``orders.price`` is a column, of which is known what those who write say of it; ``orders@3.12`` a state, of
+        which the exact states are told that were read for it. ``direction`` is ``up`` for what it is made of, ``down``,
+        or ``both``; ``depth`` how many steps it goes, and ``limit`` how many places are told at most: ``is_cut`` says
+        that there are more. Datasets that may not be seen are left out. Example::
+
+            lineage = await client.datasets.lineage("orders.price", direction="down")
+            print([place.name for place in lineage.places])
+        """
+        way = Direction(check_word(direction, "direction", Direction))
+        check_number(depth, "depth", 1, DEEPEST)
+        check_number(limit, "limit", 1, MOST_PLACES)
+        org_id, sees = await self._session.org_id(), self._sees
+        return await self._session.database.read(
+            lambda conn: lineage.trace(conn, org_id, name, direction=way, depth=depth, limit=limit, sees=sees)
+        )
+
+    async def diff(self, name: str, other: str | None = None, *, limit: int = 100) -> DatasetDiff:
+        """Return what differs from one state to another: in columns, in partitions, in how many rows there are.
+
+        With one alone it is compared with the one before it: ``orders`` is what the last write has changed. ``limit``
+        is how many partitions are told at most. Example::
+
+            diff = await client.datasets.diff("orders@1.3", "orders@1.7")
+            print(diff.rows_after - diff.rows_before, [each.key for each in diff.partitions])
+        """
+        check_number(limit, "limit", 1, 1000)
+        first, second = read_name(name), None if other is None else read_name(other)
+        new, old = (first, None) if second is None else (second, first)
+        org_id, sees = await self._session.org_id(), self._sees
+        return await self._session.database.read(
+            lambda conn: dataset_diff.diff(conn, org_id, new, old, limit=limit, sees=sees)
+        )
+
+    async def diff_rows(
+        self, name: str, other: str | None = None, *, key: Sequence[str] | None = None, limit: int = 100
+    ) -> RowDiff:
+        """Return the rows that differ from one state to another, in the columns that both have.
+
+        Rows are told apart by ``key``, by default the unique key of the dataset: one that is in both with other values
+        is changed; without a key it is removed and added. It runs as a query, within the limits of one. Example::
+
+            for row in (await client.datasets.diff_rows("orders", key=["id"])).rows:
+                print(row.change, row.before, row.after)
+        """
+        check_number(limit, "limit", 1, 1000)
+        found = await self.diff(name, other, limit=1)
+        asked = RowQuery.of(found, key, limit)
+        async with self.query(asked.sql) as answer:
+            return asked.answer([row async for row in answer.records()])
 
     async def rollback(self, name: str) -> DatasetState:
         """Let readers see an earlier state: ``orders@2`` is another version, ``orders@2.7`` what it was after a write.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
 import orjson
@@ -24,22 +24,20 @@ from weft.core.checks import (
 )
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict
 from weft.core.job_states import JobState
-from weft.core.json import Json, check_size, encode, encode_unordered, plain
-from weft.core.server_errors import KeyReused
+from weft.core.json import Json, check_size, encode, plain
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
 from weft.flow.patches import Op, check_ops
 from weft.history import snapshots
 from weft.history.reading import Materials
-from weft.jobs import events
+from weft.jobs import events, sending
 from weft.jobs.adding import SQL as GRAPH
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Planned
-from weft.jobs.model import Approval, Job, JobHandle, JobNode, SentEvent
+from weft.jobs.model import Approval, Job, JobHandle, JobNode, NewEvent, SentEvent
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
-from weft.jobs.routing import AT_ONCE
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import audit
 from weft.queue.asking import asked_by
@@ -52,6 +50,7 @@ from weft.sdk.reruns import Reruns
 from weft.sdk.together import Together
 from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
+from weft.worker.caching import REFRESH
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -73,20 +72,27 @@ def used_by(workflow: Workflow) -> builtins.list[PythonWorkflow[..., Any]]:
     return builtins.list(found.values())
 
 
+def _checked_cache(said: object) -> bool | str:
+    if not isinstance(said, bool) and said != REFRESH:
+        raise InvalidInput("cache", f"{said!r} is neither True nor False nor {REFRESH!r}: say True to take what serves")
+    return said
+
+
 class Jobs(Reruns, JobLists, JobLooking, Pausing):
     """What is done with jobs; `Client.jobs`."""
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
         idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
-        callback_url: str | None = None, cache: bool = True, uses: Sequence[Workflow] = (),
+        callback_url: str | None = None, cache: bool | Literal["refresh"] = True, uses: Sequence[Workflow] = (),
     ) -> JobHandle:  # fmt: skip
         """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
         A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
         definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. With
-        ``cache=False`` no output is taken from the cache; those that it makes are put there. ``uses`` are workflows
-        that it calls, to be called as they are there and not as their tags are. Example::
+        ``cache=False`` the job leaves the cache alone; with ``cache="refresh"`` it takes no output from there, and
+        renews those that it makes. ``uses`` are workflows that it calls, to be called as they are there and not as
+        their tags are. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -101,7 +107,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         wish = NewJob(
             "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
             patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
-            ignores_cache=not cache, is_act=True, request=None if (by := asked_by()) is None else by.digest,
+            cache=_checked_cache(cache), is_act=True, request=None if (by := asked_by()) is None else by.digest,
         )  # fmt: skip
         library = await self._plans()
         return await library.anew_if_gone(lambda: self._submit_now(library, workflow, wish, uses))
@@ -386,18 +392,19 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
 
             await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"}, idempotency_key="etag-3f2a")
         """
-        check_text(name, "name", 200)
-        if payload is not None and not isinstance(payload, Mapping):
-            raise InvalidInput("payload", f"must be a mapping, not {type(payload).__name__}")
-        if idempotency_key is not None:
-            check_text(idempotency_key, "idempotency_key", 500)
-        text = encode_unordered(dict(payload or {}), "payload")
+        return (await self._send([NewEvent(name, payload, idempotency_key)]))[0]
+
+    async def send_events(self, events: Sequence[NewEvent]) -> list[SentEvent]:
+        """Tell of up to 1,000 events in one transaction, all or none; return each as `send_event` does.
+
+        Raises `SourceFull` when a live job that listens for one of them has no room: then nothing is sent. Example::
+
+            await client.jobs.send_events([weft.NewEvent("order.created", {"order": n}) for n in range(100)])
+        """
+        return await self._send(events, are_many=True)
+
+    async def _send(self, events: Sequence[NewEvent], *, are_many: bool = False) -> list[SentEvent]:
+        # Each node that waits for one has it as its output.
+        told = sending.checked(events, self._session.settings.inline_limit, are_many=are_many)
         org_id, actor = await self._session.org_id(), self._session.actor
-        # Each node that waits for it has it as its output.
-        check_size("payload", text, self._session.settings.inline_limit)
-        said = org_id, name, text, actor, idempotency_key, AT_ONCE, audit.where_from(), audit.why()
-        row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, *said))
-        assert row is not None
-        if not row["is_new"] and not row["is_same"]:
-            raise KeyReused(idempotency_key or "")
-        return SentEvent(row["id"], row["answered"], row["is_new"])
+        return await self._session.database.run(lambda conn: sending.send(conn, org_id, actor, told))

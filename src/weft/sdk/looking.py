@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from weft.catalog import explaining
+from weft.catalog.explaining import Decision, Explanation
 from weft.core.checks import (
     LONGEST_PAGE,
     MAX_ID,
@@ -22,7 +24,7 @@ from weft.core.checks import (
     check_word,
     check_words,
 )
-from weft.core.errors import InvalidInput, TaskFailed
+from weft.core.errors import InvalidInput, NotFound, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
 from weft.queue import audit, cache, look, outbox, queues, seals, workers
 from weft.queue.audit import AuditEntry, AuditVerb
@@ -63,6 +65,22 @@ class Looking(LogReading):
         """
         task_id, org_id = check_id(task_id), await self.org_id()
         return await self.database.read(lambda conn: why(conn, org_id, task_id))
+
+    async def explain(self, task_id: int) -> Explanation:
+        """Return why a task ran, or had its output from the cache: by its code, its params, and its datasets.
+
+        Example::
+
+            print((await client.explain(handle.id)).text)
+        """
+        task, org_id, sees = await self.get_task(task_id), await self.org_id(), self.sees
+        found = await self.database.read(lambda conn: explaining.explain(conn, org_id, task, sees))
+        if found.cause is not Decision.PARAMS or found.other_id is None:
+            return found
+        try:
+            return explaining.with_params(found, task, await self.get_task(found.other_id))
+        except NotFound:
+            return found
 
     async def list_tasks(
         self, *, state: str | Iterable[str] | None = None, queue: str | None = None, handler: str | None = None,

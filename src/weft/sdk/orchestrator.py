@@ -13,6 +13,8 @@ from weft.engine.orchestrator import Steps
 from weft.jobs.library import Libraries
 from weft.jobs.messages import QUEUE
 from weft.live.router import Router
+from weft.live.source_ticks import SourceTicker
+from weft.live.swapping import Swapper
 from weft.live.ticker import Ticker
 from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
@@ -36,7 +38,9 @@ class Orchestrator(Worker):
         super().__init__(client=client, concurrency=concurrency, registry=Registry())
         self._adopter = Adopter(client.database, lambda: self.process.id, client.settings.scan_interval)
         self._ticker: Ticker | None = None
+        self._source_ticker: SourceTicker | None = None
         self._router: Router | None = None
+        self._swapper: Swapper | None = None
         self._spans: JobSpans | None = None
 
     @property
@@ -58,16 +62,20 @@ class Orchestrator(Worker):
         await self._adopter.start()
         self._ticker = Ticker(client.database, client.ids, Libraries(client.database, lambda: client.blobs))
         await self._ticker.start()
+        self._source_ticker = SourceTicker(client.database)
+        await self._source_ticker.start()
         self._router = Router(client.database)
         self.process.kicks["live"] = self._router.kick
         await self._router.start()
+        self._swapper = Swapper(client.database)
+        await self._swapper.start()
         if (spans := tracer()) is not None:
             self._spans = JobSpans(self._client.database, spans)
             await self._spans.start()
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop, as a worker does; others own its jobs from then on."""
-        for service in (self._router, self._ticker):
+        for service in (self._swapper, self._router, self._source_ticker, self._ticker):
             if service is not None:
                 await service.stop()
         await self._adopter.stop()

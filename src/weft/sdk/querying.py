@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import AsyncIterator
@@ -14,13 +13,11 @@ from weft.catalog import dataset_reading
 from weft.catalog.dataset_reading import DatasetState, File, read_name
 from weft.catalog.dataset_rows import KIND
 from weft.core.query_errors import InvalidQuery
-from weft.data.extra import needs
 from weft.db.blob_address import data_address
 
 if TYPE_CHECKING:
-    from weft.core.settings import Settings
     from weft.data.query_model import Attached
-    from weft.data.query_process import Answer, QueryProcess
+    from weft.data.query_process import Answer
     from weft.sdk.client import Client
 
 _PAGE = 5000
@@ -30,39 +27,6 @@ MOST_FILES = 20_000
 _SAMPLE = re.compile(
     r"""\s*select \* from (?:\w+|"(?:[^"]|"")+") limit (?P<rows>\d{1,6})\s*;?\s*""", re.IGNORECASE | re.ASCII
 )
-
-
-class Queries:
-    """Runs queries for a process and all its orgs; nothing is started before the first."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._starting = asyncio.Lock()
-        self._process: QueryProcess | None = None
-
-    async def process(self) -> QueryProcess:
-        """Return what runs queries, when it does."""
-        needs("duckdb")
-        from weft.data.query_model import QueryLimits
-        from weft.data.query_process import QueryProcess
-
-        async with self._starting:
-            if self._process is None:
-                said = self._settings
-                limits = QueryLimits(
-                    memory=said.query_memory, seconds=math.ceil(said.query_timeout.total_seconds()),
-                    cpu_seconds=2 * math.ceil(said.query_timeout.total_seconds()), rows=said.query_rows,
-                )  # fmt: skip
-                process = QueryProcess(limits, at_once=said.query_concurrency)
-                await process.start()
-                self._process = process
-            return self._process
-
-    async def close(self) -> None:
-        """End all queries."""
-        if self._process is not None:
-            process, self._process = self._process, None
-            await process.stop()
 
 
 @asynccontextmanager

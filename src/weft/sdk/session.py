@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weft.core.checks import check_name
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.settings import Settings
+from weft.data.queries import Queries
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.db.machine import IdSource
@@ -22,7 +23,6 @@ from weft.queue.audit import acting_because
 from weft.queue.blobs import KeptBlobs, OwnBlobs
 from weft.sdk.actor import default_actor
 from weft.sdk.hints import HeldHints, Hints
-from weft.sdk.querying import Queries
 from weft.sdk.waiting import Waiter
 from weft.worker.registry import REGISTRY
 from weft.worker.surroundings import refuse_while_loading

@@ -12,6 +12,7 @@ from typing import Self
 from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues, check_span
 from weft.core.settings import Settings
 from weft.jobs.callbacks import Callbacks
+from weft.jobs.lineage_posting import LineagePosting
 from weft.jobs.routing import Routing
 from weft.queue.model import NewTask
 from weft.queue.outbox import Effect, Sink
@@ -146,7 +147,17 @@ def sinks_of(client: Client) -> dict[str, Sink]:
         draft = Drafting(client.settings).draft(NewTask(**{"idempotency_key": f"outbox-{effect.id}", **said}))
         await client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))
 
-    return {
-        "enqueue_task": enqueue_task, "callback": Callbacks(client.settings).send,
-        "route_event": Routing(client.database).route,
+    routing, url = Routing(client.database), client.settings.openlineage_url
+    sinks: dict[str, Sink] = {
+        "enqueue_task": enqueue_task, "callback": Callbacks(client.settings).send, "route_event": routing.route,
     }  # fmt: skip
+    if url is not None:
+        posting = LineagePosting(client.database, client.settings, url)
+
+        async def route_event(effect: Effect) -> None:
+            """Route an event; one that tells of a write is told to the receiver of OpenLineage, too."""
+            await routing.route(effect)
+            await posting.note(int(effect.payload["event_id"]))
+
+        sinks |= {"route_event": route_event, "openlineage": posting.send}
+    return sinks

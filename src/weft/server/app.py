@@ -14,7 +14,7 @@ from weft.core.settings import Settings
 from weft.core.tracing import tracer
 from weft.sdk.client import Client
 from weft.server import problems
-from weft.server.credentials import AskForCredentials
+from weft.server.credentials import HOOKS, AskForCredentials
 from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.headers import AddHeaders
@@ -27,6 +27,7 @@ from weft.server.routes import (
     blob,
     definitions,
     graphs,
+    hooks,
     installation,
     me,
     query,
@@ -53,7 +54,7 @@ def _routes() -> list[BaseRoute]:
         router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    for each in (installation, me, sessions, worker, task, attempt, additions, blob, task_datasets, task_live):
+    for each in (installation, hooks, me, sessions, worker, task, attempt, additions, blob, task_datasets, task_live):
         router.include_router(each.router)
     keep_apart(router.routes)
     return router.routes
@@ -90,7 +91,9 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_middleware(KeepSlashes)
     app.add_middleware(
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds(),
-        larger={blob.PATH: settings.value_limit},
+        others={
+            blob.PATH: (settings.value_limit, "WEFT_VALUE_LIMIT"), HOOKS: (settings.inline_limit, "WEFT_INLINE_LIMIT"),
+        },
     )  # fmt: skip
     if (spans := tracer()) is not None:
         app.add_middleware(Traced, tracer=spans)

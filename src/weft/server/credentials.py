@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 # The org of an installation's operator: its admins manage orgs.
 OPERATORS = "default"
+# What comes here is signed, and looked at by its route.
+HOOKS = "/api/v1/hooks"
 # All that is answered to whoever asks. Whole paths, by which the routes are found: nothing is let in by how it ends.
-ANONYMOUS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"})
+ANONYMOUS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in", HOOKS})
 # Kept as it is only when it can be nothing else.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,100}")
 _documented = HTTPBearer(auto_error=False, description="A token made by `weft tokens create`.", scheme_name="token")

@@ -23,22 +23,22 @@ class LimitBodies:
 
     It may begin ``patience`` seconds late, and has a second more for each `_SLOWEST` bytes.
 
-    ``larger`` are the paths that take more: as much as a value may have.
+    ``others`` are the paths that take more or less, each with how much, and the setting that says so.
     """
 
-    def __init__(self, app: ASGIApp, limit: int, patience: float, larger: Mapping[str, int]) -> None:
+    def __init__(self, app: ASGIApp, limit: int, patience: float, others: Mapping[str, tuple[int, str]]) -> None:
         self._app = app
-        self._limit = limit
+        self._limit = limit, "WEFT_SERVER_BODY_LIMIT"
         self._patience = patience
-        self._larger = larger
+        self._others = others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and look at its body as it comes."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = self._larger.get(scope["path"], self._limit)
-        too_large = TooLarge(limit, "WEFT_VALUE_LIMIT") if scope["path"] in self._larger else TooLarge(limit)
+        limit, setting = self._others.get(scope["path"], self._limit)
+        too_large = TooLarge(limit, setting)
         refused = _refused(dict(scope["headers"]), limit, too_large) or _refused_address(scope["query_string"])
         if refused is not None:
             await refused(scope, receive, send)

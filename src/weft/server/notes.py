@@ -39,6 +39,8 @@ TAGS = {
     "roles": "The roles that the org defines, and who has them.",
     "datasets": "Named tables of data: their versions, partitions and what was written into them.",
     "schedules": "Workflows that begin by themselves.",
+    "live": "Live DAGs: deployed, looked at, and kept going.",
+    "live-backfills": "Partitions that live jobs compute anew.",
     "tags": "Names of definitions, which move; each move is kept.",
     "tasks": "Single pieces of work: enqueued, looked at, cancelled, run again.",
     "ticks": "When something would begin by itself.",
@@ -58,10 +60,12 @@ _REFUSALS = {
     413: ("It is too large.", "too_large", "the request is larger than 16777216 bytes"),
     415: ("The body is not of a type that is taken.", "unsupported_media_type", "send the body as application/json"),
     422: ("A field is refused.", "invalid_input", "priority: must be a whole number between -32767 and 32767"),
-    429: ("The org has too many streams open.", "too_many_streams", "your org has 2000 streams open at this server"),
+    429: ("There is no room for it now.", "too_many_streams", "your org has 2000 streams open at this server"),
     503: ("The installation needs attention.", "database_unavailable", "its operator finds the reason in the log"),
     504: ("It has not ended in the time that was given.", "wait_timeout", "task 12 has not ended after 30 s"),
 }  # fmt: skip
+# What may find that nobody has room for it.
+_SENT = ("jobs_send_event", "jobs_send_events")
 _ALWAYS = (401, 403, 404, 409, 413, 422, 503)
 _OF_BODIES = (400, 408, 415)
 _HEADERS = {
@@ -166,7 +170,7 @@ def _complete_answers(operation: dict[str, Any], schemas: dict[str, Any]) -> Non
         statuses = {*_ALWAYS, *(_OF_BODIES if "requestBody" in operation else ())}
         statuses |= {412} if "if-match" in named else set()
         statuses |= {504} if operation["operationId"].endswith("wait") else set()
-        statuses |= {429} if operation["operationId"].endswith("stream") else set()
+        statuses |= {429} if operation["operationId"].endswith(("stream", *_SENT)) else set()
         for status in statuses:
             answers[str(status)] = {"$ref": f"#/components/responses/Refused{status}"}
         if not statuses & set(_OF_BODIES):

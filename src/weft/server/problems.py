@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from weft.contract.errors import told_of
 from weft.core.errors import BlobUnavailable, DatabaseUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
-from weft.core.server_errors import ServerStopping, TooManyStreams, Unauthenticated
+from weft.core.server_errors import ServerStopping, SourceFull, TooManyStreams, Unauthenticated
 from weft.db.database import PASSING
 from weft.server.heads import method_of
 from weft.server.paths import methods_at
@@ -58,7 +58,7 @@ def problem(status: int, code: str, title: str, detail: str, more: Mapping[str, 
     if status == OperatorError.http_status:
         headers["retry-after"] = "1"
     if status == TooManyStreams.http_status:
-        headers["retry-after"] = "10"
+        headers["retry-after"] = "1" if code == SourceFull.code else "10"
     body = orjson.dumps(told | dict(more or {}), default=str)
     return Response(body, status, headers, MEDIA_TYPE)
 

@@ -16,6 +16,7 @@ from weft.core.errors import WeftError
 from weft.core.server_errors import WorkerLost
 from weft.data.collecting import DatasetCollector
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
+from weft.live.collecting import DagCollector
 from weft.queue import remote_workers, work, workers
 from weft.queue.remote_workers import Registered
 from weft.queue.services import Upkeep, staging_times
@@ -59,7 +60,7 @@ class Seat:
         self._shares = Shares(self._database, self.id, self._lanes, self.wake)
         self._limits_at = -math.inf
         self.relay = Relay(self._database, self.id)
-        more = [DatasetCollector(client.database, self._settings)]
+        more = [DatasetCollector(client.database, self._settings), DagCollector(client.database, self._settings)]
         self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True, more)
         self._turn = asyncio.Lock()
         # What this turn has claimed.

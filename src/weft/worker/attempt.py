@@ -14,18 +14,17 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, NotFound
 from weft.core.json import BLOB_MARK, CACHED_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.server_errors import NeedsDatabase
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.flow.budget import ExpressionError
 from weft.jobs.rendering import rendered, unpacked
-from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
 from weft.worker.answers import AWAIT_TASKS, LEAVE, SPAWN
-from weft.worker.caching import Caching, caching_said, key_of
+from weft.worker.caching import Caching, caching_said
 from weft.worker.context import RETURN_IT, RUNNING, Context, beat_interval, describe_error
 from weft.worker.environment import Environment
 from weft.worker.logs import TaskLog
@@ -33,6 +32,7 @@ from weft.worker.processes import ChildDied
 from weft.worker.registry import AnyHandler
 from weft.worker.reporting import about, report
 from weft.worker.resting import Rest
+from weft.worker.reusing import run_cached
 from weft.worker.spans import place_of
 
 logger = logging.getLogger("weft.worker")
@@ -48,6 +48,8 @@ class TimedOut(Exception):
 class Attempt:
     """One attempt while it runs; it ends in exactly one outcome, or in none when it is no longer ours.
 
+    ``has_missed`` says whether it has asked for something that is not there.
+
     Made for every task, so it makes nothing that most tasks never use.
     """
 
@@ -59,6 +61,7 @@ class Attempt:
         "claim",
         "env",
         "handler",
+        "has_missed",
         "is_over",
         "started",
         "task",
@@ -70,7 +73,7 @@ class Attempt:
         self.claim = claim
         self.handler = handler
         self.started = time.monotonic()
-        self.is_over = False
+        self.is_over = self.has_missed = False
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._context: Context | None = None
@@ -87,7 +90,7 @@ class Attempt:
                 task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
                 write=self._write_now, beat=self.beat, beat_interval=beat_interval(claim.heartbeat_timeout),
                 job_id=claim.job_id, node=claim.node, ask=self._ask, shutdown=self.env.shutdown,
-                pool=self.env.pool,
+                pool=self.env.pool, workshop=self.env.workshop,
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()
@@ -151,7 +154,11 @@ class Attempt:
         if verb in (SPAWN, AWAIT_TASKS, LEAVE):
             self._rest = self._rest or Rest(self)
             return await self._rest.answer(verb, arguments)
-        return await self.env.answers.answer(self.fence, verb, arguments, self.is_ending)
+        try:
+            return await self.env.answers.answer(self.fence, verb, arguments, self.is_ending)
+        except NotFound:
+            self.has_missed = True
+            raise
 
     @property
     def fence(self) -> Fence:
@@ -226,9 +233,9 @@ class Attempt:
             ):
                 params, caching = await self._prepared(params)
             if caching is not None and params != MISSING_PARAMS:
-                outcome = await self._run_cached(params, caching)
+                outcome = await run_cached(self, params, caching)
             elif self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
-                outcome = await self._run_apart(params)
+                outcome = await self.run_apart(params)
             else:
                 output = await self._call(params)
                 self._require_in_time()
@@ -260,17 +267,6 @@ class Attempt:
         is_open = self.claim.given is not None or self.claim.handler.startswith("@")
         return (await self._rendered(params) if is_open and params.startswith(RENDER_MARK) else params), caching
 
-    async def _run_cached(self, params: str, caching: Caching) -> Outcome:
-        """Take an output that is there, else make one that others may take."""
-        claim = self.claim
-        if (digest := referenced_blob(params)) is not None:
-            params = (await self.env.blobs_of(self.claim).get(digest)).decode()
-        key = key_of(claim.handler, self.handler.code_version, params)
-        if (found := await self.env.cache.find(claim, key, caching)) is not None:
-            return Completed(claim.id, claim.attempt, *found)
-        outcome = await self._run_apart(params)
-        return outcome._replace(reuse=Reuse(key, caching.lasts)) if isinstance(outcome, Completed) else outcome
-
     async def _rendered(self, params: str) -> str:
         """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
         limit = self.env.settings.value_limit
@@ -288,7 +284,7 @@ class Attempt:
             return await handler.function(**arguments)
         return await self._run_in_thread(arguments)
 
-    async def _run_apart(self, params: str) -> Outcome:
+    async def run_apart(self, params: str) -> Outcome:
         """The ways that few tasks take: params in the blob storage, or a process of its own."""
         claim = self.claim
         if params == MISSING_PARAMS:

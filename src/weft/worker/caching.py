@@ -11,6 +11,9 @@ import orjson
 from weft.core.checks import check_span
 from weft.core.json import CACHED_MARK
 from weft.jobs.cached_params import without_cache
+from weft.queue.cache import Keys
+
+REFRESH = "refresh"
 
 
 class Caching(NamedTuple):
@@ -21,9 +24,11 @@ class Caching(NamedTuple):
 
 
 def caching_of(said: object, field: str = "cache") -> Caching | None:
-    """Return what an author says of the cache: a span or its seconds, True, or False for not at all."""
+    """Return what an author says of the cache: a span or its seconds, True, ``refresh``, or False for not at all."""
     if said is False:
         return None
+    if said == REFRESH:
+        return Caching(takes=False)
     return Caching() if said is True else Caching(check_span(said, field))
 
 
@@ -32,11 +37,13 @@ def caching_said(params: str, own: Caching | None) -> tuple[str, Caching | None]
     if not params.startswith(CACHED_MARK):
         return params, own
     params, lasts, takes = without_cache(params)
+    if lasts == REFRESH:
+        return params, Caching(None if own is None else own.lasts, takes=False)
     found = own if lasts is None else caching_of(lasts)
-    return params, None if found is None else found._replace(takes=takes)
+    return params, None if found is None else found._replace(takes=takes and found.takes)
 
 
-def key_of(handler: str, code: str, params: str) -> bytes:
+def keys_of(handler: str, code: str, params: str) -> Keys:
     """Return what an output is known by: the order of keys in the params makes no difference."""
     ordered = orjson.dumps(orjson.loads(params), option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(b"\0".join((handler.encode(), code.encode(), ordered))).digest()
+    return Keys(*(hashlib.sha256(b"\0".join((handler.encode(), of, ordered))).digest() for of in (code.encode(), b"")))

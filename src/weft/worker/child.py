@@ -32,6 +32,7 @@ from weft.worker.context import RETURN_IT, RUNNING, Context, describe_error
 from weft.worker.registry import REGISTRY, AnyHandler
 from weft.worker.shutdown import Shutdown
 from weft.worker.surroundings import Surroundings, loading
+from weft.worker.workshop import Workshop, told_settings
 
 MAIN_NAME = "__weft_main__"
 
@@ -216,6 +217,7 @@ def _run(request: dict[str, Any], line: _Line) -> dict[str, Any]:
         write=lambda output: _write(handler, output, request["inline_limit"]),
         beat=lambda: line.beat(request), beat_interval=request["beat_interval"], job_id=request["job_id"],
         node=request["node"], ask=lambda verb, arguments: line.ask(request, verb, arguments), shutdown=line.shutdown,
+        workshop=Workshop(told_settings(request["settings"]), is_lasting=False),
     )  # fmt: skip
     RUNNING.set(_InChild(context))
     if (spans := tracer()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from weft.core.errors import InvalidInput
 
@@ -27,7 +27,7 @@ class NodeOptions:
     timeout: float | timedelta | None = None
     heartbeat_timeout: float | timedelta | None = None
     allow_failure: bool | None = None
-    cache: bool | float | timedelta | None = None
+    cache: bool | float | timedelta | Literal["refresh"] | None = None
     concurrency_key: Any = None
     max_parallel: int | None = None
     after: Any = None
@@ -94,8 +94,8 @@ class Composable(Generic[P, R]):
         self, *, node: str | None = None, queue: str | None = None, priority: int | None = None,
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, allow_failure: bool | None = None,
-        cache: bool | float | timedelta | None = None, concurrency_key: Any = None, max_parallel: int | None = None,
-        after: Any = None,
+        cache: bool | float | timedelta | Literal["refresh"] | None = None, concurrency_key: Any = None,
+        max_parallel: int | None = None, after: Any = None,
     ) -> Call[..., R]:  # fmt: skip
         """Say how the node that the next call makes is executed; ``after`` are others that it waits for.
 

@@ -26,6 +26,7 @@ from weft.worker.steps import Ask, Checkpoints, Steps
 if TYPE_CHECKING:
     from weft.worker.datasets import TaskDataset
     from weft.worker.registry import AnyHandler
+    from weft.worker.workshop import Workshop
 
 # How often a heartbeat is sent on, as a part of its timeout; the expiry it sets is later by as much.
 _BEATS_IN_TIMEOUT = 10
@@ -50,6 +51,7 @@ class Context:
         write: Callable[[Any], str] = lambda output: encode(output, "output"),
         beat: Callable[[], None] = lambda: None, beat_interval: float | None = None, job_id: int | None = None,
         node: str | None = None, ask: Ask | None = None, shutdown: Shutdown | None = None, pool: Any = None,
+        workshop: Workshop | None = None,
     ) -> None:  # fmt: skip
         self.task_id = task_id
         self.attempt = attempt
@@ -59,6 +61,7 @@ class Context:
         self.node = node
         self.ask = ask
         self.pool = pool
+        self.workshop = workshop
         self._steps: Steps | None = None
         self._children: Children | None = None
         self._datasets: dict[str, TaskDataset] = {}

@@ -10,6 +10,7 @@ import asyncpg
 from weft.core.settings import Settings
 from weft.data.collecting import DatasetCollector
 from weft.db.database import Database, ensure_partitions
+from weft.live.collecting import DagCollector
 from weft.queue import outbox, work, workers
 from weft.queue.blobs import KeptBlobs
 from weft.queue.services import Upkeep
@@ -124,7 +125,7 @@ class DatabaseStore:
 
     def upkeep(self, has_settled: Callable[[], bool]) -> Upkeep:
         """Return the services that run while the worker leads."""
-        more = [DatasetCollector(self._database, self.settings)]
+        more = [DatasetCollector(self._database, self.settings), DagCollector(self._database, self.settings)]
         return Upkeep(self._database, self.settings, self.worker_id, self._sinks, has_settled, more)
 
     def logs(self) -> LogKeeping:

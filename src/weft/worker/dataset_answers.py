@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from weft.catalog import dataset_reading, dataset_rows, dataset_writing
+from weft.catalog import dataset_rows, dataset_writing
 from weft.catalog.dataset_reading import read_name
 from weft.catalog.dataset_writing import Mode, Staged
 from weft.core.checks import check_id, check_number, check_word
@@ -24,23 +24,25 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
     """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
     match verb:
         case _ if verb == READ:
-            found, schema = await dataset_writing.read(conn, fence, read_name(said["dataset"]))
+            found, schema, seen = await dataset_writing.read(conn, fence, named := read_name(said["dataset"]))
             return {
                 "dataset_id": str(found.dataset_id), "version_id": str(found.version_id), "name": found.name,
                 "version": found.version, "write": found.write, "location": found.location, "schema": schema,
                 "is_outside": found.is_outside, "storage": found.storage, "root": root,
+                "pinned": named.pinned, "seen": seen,
             }  # fmt: skip
         case _ if verb == FILES:
             after = said["after_partition"], 0 if said["after_id"] is None else check_id(said["after_id"])
             files = await dataset_writing.list_files(
                 conn, fence, check_id(said["version_id"]), check_number(said["write"], "write", 0, 2**62),
                 said["partitions"], after, PAGE, since=check_number(said.get("since", -1), "since", -1, 2**62),
+                pinned=said.get("pinned"), seen=said.get("seen"),
+                is_input=not said.get("for_write", False),
             )  # fmt: skip
             return [[file.partition, str(file.id), file.path, file.rows, file.bytes] for file in files]
         case _ if verb == PARTITIONS:
-            org_id = await dataset_writing.org_of(conn, fence)
-            found_parts = await dataset_reading.partitions(
-                conn, org_id, check_id(said["version_id"]), said["after"], PAGE
+            found_parts = await dataset_writing.list_partitions(
+                conn, fence, check_id(said["version_id"]), said["after"], PAGE
             )
             return [asdict(each) | {"written_at": each.written_at.isoformat()} for each in found_parts]
         case _ if verb == BEGIN:
@@ -55,7 +57,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 fence,
                 Staged(
                     check_id(said["id"]), said["partitions"], said["is_whole"], said["files"], said["seen"],
-                    said["seen_schema"], said["schema"],
+                    said["seen_schema"], said["schema"], said.get("columns_from") or (),
                 ),
             )  # fmt: skip
             return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from weft.catalog.column_origins import pairs_of
 from weft.catalog.dataset_reading import Partition
 from weft.catalog.dataset_writing import Mode
 from weft.core.checks import check_word
@@ -35,6 +36,19 @@ class WriteResult:
     partitions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DatasetFiles:
+    """Where a state of a dataset is, for whoever reads it by other means than Arrow's: names beneath a location."""
+
+    root: str
+    location: str
+    names: tuple[str, ...]
+    schema: pa.Schema
+    is_outside: bool = False
+    # The rows themselves, where they are kept in a table of the database.
+    table: pa.Table | None = None
+
+
 class TaskDataset:
     """A dataset of a running task; `Context.dataset`. Its verbs are awaited in an async handler, and block in others.
 
@@ -54,6 +68,7 @@ class TaskDataset:
     def write(
         self, data: Any, *, partition: str | None = None, partition_by: str | None = None, mode: str = "replace",
         unique_key: Sequence[str] | str | None = None, breaking: bool = False,
+        columns_from: Mapping[str, Sequence[str | tuple[str, str]]] | None = None,
     ) -> Any:  # fmt: skip
         """Write a table: of Arrow, pandas, polars or DuckDB, or rows as mappings; return a `WriteResult`.
 
@@ -61,6 +76,8 @@ class TaskDataset:
         ``partition_by``, or of everything. ``append`` adds rows, and leaves out those whose ``unique_key`` is there
         already in their partition, so that the same rows may come twice; ``unique_key=[]`` adds all. The columns stay
         as they are, and new ones may come; with ``breaking=True`` all is replaced, whatever its columns are.
+        ``columns_from`` says what columns are made of, such as ``{"total": ["orders.price", "orders.quantity"]}``: of
+        datasets that this attempt has read before.
         """
         how = check_word(mode, "mode", Mode)
         if partition is not None and partition_by is not None:
@@ -77,7 +94,8 @@ class TaskDataset:
                 "twice; [] adds all",
             )  # fmt: skip
         key = [unique_key] if isinstance(unique_key, str) else list(unique_key or ())
-        return self._do(self._write, data, partition, partition_by, how, key, breaking)
+        pairs = [] if columns_from is None else pairs_of(columns_from)
+        return self._do(self._write, data, partition, partition_by, how, key, breaking, pairs)
 
     def read(
         self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None,
@@ -96,6 +114,10 @@ class TaskDataset:
         """
         return self._do(self._scan, _several(partition), since)
 
+    def files(self, *, partition: str | Sequence[str] | None = None, since: int | None = None) -> Any:
+        """Return the files of what `scan` would return, as `DatasetFiles`."""
+        return self._do(self._located, _several(partition), since)
+
     def partitions(self) -> Any:
         """Return the partitions, by key, each a `Partition`."""
         return self._do(self._partitions)
@@ -107,8 +129,9 @@ class TaskDataset:
         return asyncio.to_thread(call) if is_in_loop() else call()
 
     def _write(
-        self, data: Any, partition: str | None, partition_by: str | None, mode: Mode, key: list[str], breaking: bool
-    ) -> WriteResult:
+        self, data: Any, partition: str | None, partition_by: str | None, mode: Mode, key: list[str], breaking: bool,
+        pairs: list[tuple[str, Any]],
+    ) -> WriteResult:  # fmt: skip
         from weft.data import columns, parquet
         from weft.data.batches import reader_of
         from weft.worker.dataset_places import place_of
@@ -124,6 +147,7 @@ class TaskDataset:
         parquet.require_key(schema, key)
         if partition_by is not None:
             parquet.require_key(schema, [partition_by], "partition_by")
+        parquet.require_key(schema, [column for column, _ in pairs], "columns_from")
         batches: Iterator[pa.RecordBatch] = iter(reader)
         if key:
             batches = self._new_rows(place, begun, batches, schema, key, partition, partition_by)
@@ -134,7 +158,7 @@ class TaskDataset:
                 "id": begun["id"], "partitions": partitions, "files": [file._asdict() for file in files],
                 "is_whole": mode is Mode.REPLACE and partition is None and partition_by is None,
                 "seen": begun["write"] if key else None, "seen_schema": begun["schema_hash"],
-                "schema": columns.record(schema),
+                "schema": columns.record(schema), "columns_from": pairs,
             }  # fmt: skip
             self._ask(asks.STAGE, staged).result()
         for file in files:
@@ -157,7 +181,7 @@ class TaskDataset:
         if partition_by is not None:
             parts = parquet.split(table, partition_by)
         for name, part in parts.items():
-            found = self._files(begun["version_id"], begun["write"], [name])
+            found = self._files(begun["version_id"], begun["write"], [name], for_write=True)
             found += self._own.get((begun["version_id"], name), [])
             known = place.table(found, schema, key)
             yield from parquet.without_known(part, known, key).to_batches()
@@ -180,10 +204,20 @@ class TaskDataset:
         from weft.worker.dataset_places import place_of
 
         state = self._seen()
-        found = self._files(state["version_id"], state["write"], partitions, -1 if since is None else since)
+        how = {"pinned": state["pinned"], "seen": state["seen"], "since": -1 if since is None else since}
+        found = self._files(state["version_id"], state["write"], partitions, **how)
         if (schema := recorded(state["schema"])) is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
         return place_of(state, self._ask), found, schema
+
+    def _located(self, partitions: list[str] | None, since: int | None) -> DatasetFiles:
+        from weft.catalog.dataset_rows import KIND
+
+        state = self._seen()
+        place, files, schema = self._found(partitions, since)
+        names = tuple(file.path for file in files)
+        table = place.table(files, schema, None) if state["storage"] == KIND else None
+        return DatasetFiles(state["root"], state["location"], names, schema, bool(state["is_outside"]), table)
 
     def _partitions(self) -> list[Partition]:
         state, found = self._seen(), list[Partition]()
@@ -200,11 +234,11 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None, since: int = -1) -> list[Written]:
+    def _files(self, version_id: str, write: int, partitions: list[str] | None, **how: Any) -> list[Written]:
         from weft.data.parquet import Written
 
         found = list[Written]()
-        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, "since": since}
+        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, **how}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()

@@ -14,6 +14,7 @@ from weft.worker.processes import Processes
 from weft.worker.shutdown import Shutdown
 from weft.worker.spans import told_on_end
 from weft.worker.store import Store
+from weft.worker.workshop import Workshop
 
 if TYPE_CHECKING:
     from weft.worker.attempt import Attempt, Outcome
@@ -34,6 +35,7 @@ class Environment:
         self.cache = store.cache()
         self.shutdown = Shutdown()
         self.pool = store.pool()
+        self.workshop = Workshop(store.settings)
         self.worker_id = worker_id
         self.blobs_of = store.blobs_of
         self.processes = processes
@@ -55,3 +57,4 @@ class Environment:
         """End what serves attempts: there are none any more."""
         await self.answers.close()
         await self.pool.close()
+        await self.workshop.close()

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from weft.core.errors import InvalidInput
 from weft.queue.retry import Retry
@@ -124,7 +124,8 @@ class HandlerContext:
 def register_handler(
     name: str, *, queue: str = "default", timeout_seconds: float | timedelta | None = None,
     retry: Retry | int | None = None, heartbeat_timeout_seconds: float | timedelta | None = None,
-    executor: str | None = None, cache: bool | float | timedelta = False, registry: Registry = REGISTRY,
+    executor: str | None = None, cache: bool | float | timedelta | Literal["refresh"] = False,
+    registry: Registry = REGISTRY,
 ) -> Callable[[F], F]:  # fmt: skip
     """Register a function that takes a `HandlerContext` and returns a `HandlerResult`; the function stays as it is.
 

@@ -20,10 +20,9 @@ from weft.worker.steps import Ask, is_in_loop
 
 if TYPE_CHECKING:
     from weft.worker.datasets import TaskDataset
+    from weft.worker.workshop import Workshop
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Handlers of operators that come with Weft.
-OWN = "live."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,8 @@ class LiveUnit:
 
     @property
     def payload(self) -> Any:
-        """What an event said, or the row of a table."""
-        return self.said.get("payload", self.said.get("row"))
+        """What an event said, or the rows of a table."""
+        return self.said.get("payload", self.said.get("rows"))
 
 
 class LiveContext:
@@ -72,10 +71,13 @@ class LiveContext:
         self.inputs: list[str] = [each["name"] for each in info["inputs"]]
         self.outputs: list[str] = list(info["outputs"])
         self._versions = {each["name"]: each["version"] for each in info["inputs"]}
+        self._own_versions = dict(zip(self.outputs, info["output_versions"], strict=True))
         self._ask: Ask = ctx.ask
         self._seen: dict[str, int] = {}
         self._states: dict[str, Any] = {}
         self._units: list[dict[str, Any]] = []
+        self._callbacks: list[dict[str, Any]] = []
+        self._files: list[dict[str, Any]] = []
         self._rest: float | None = None
         self._is_caught_up: bool | None = None
 
@@ -84,6 +86,12 @@ class LiveContext:
         """What the DAG says to the operator."""
         found: Mapping[str, Any] = self.document.get("config") or {}
         return found
+
+    @property
+    def workshop(self) -> Workshop:
+        """What operators that come with Weft work with."""
+        assert self.task.workshop is not None
+        return self.task.workshop
 
     def input(self, place: int | str = 0) -> TaskDataset:
         """Return an input, by its place or name, in the version that this job reads.
@@ -99,13 +107,20 @@ class LiveContext:
         version = self._versions[name]
         return self.task.dataset(name if version is None else f"{name}@{version}")
 
+    def output(self, place: int | str = 0) -> TaskDataset:
+        """Return an output, by its place or name, to read what this job has written so far."""
+        name = place if isinstance(place, str) else self._output(place)
+        return self.task.dataset(f"{name}@{self._own_versions[name]}")
+
     def changes(self, *, columns: Sequence[str] | None = None) -> Any:
         """Return what the unit is about as a table of Arrow: rows that an update added, or the whole partition."""
-        said = self.unit.said
-        if "dataset" not in said:
-            raise InvalidInput("unit", f"{self.unit.kind}: only units about a dataset have changes; see unit.said")
-        since = said["write"] - 1 if self.unit.kind == "update" else None
-        return self.input(said["dataset"]).read(partition=said.get("partitions"), columns=columns, since=since)
+        about, partitions, since = self._about()
+        return about.read(partition=partitions, columns=columns, since=since)
+
+    def changed_files(self, *, partition: str | None = None) -> Any:
+        """Return where that is, all of it or one partition, as `DatasetFiles`."""
+        about, partitions, since = self._about()
+        return about.files(partition=partitions if partition is None else partition, since=since)
 
     def write(
         self, data: Any, *, output: int | str = 0, partition: str | None = None, partition_by: str | None = None
@@ -124,8 +139,12 @@ class LiveContext:
 
     def set_state(self, value: Any, key: str = "default") -> Any:
         """Remember a value under a key: when another unit has changed it since it was read, this one is tried again."""
-        encode(value, "state")
-        return self._given(lambda: self._set(key, value))
+        return self.set_states({key: value})
+
+    def set_states(self, values: Mapping[str, Any]) -> Any:
+        """Remember several values at once, each under its key."""
+        encode(dict(values), "state")
+        return self._given(lambda: self._set(values))
 
     def emit(self, *units: Mapping[str, Any], kind: str = "event") -> Any:
         """Make further units of this live job, each a mapping with ``key``, ``said`` and perhaps ``lane``.
@@ -139,6 +158,15 @@ class LiveContext:
         self._units += made
         return self._given(self._stage)
 
+    def call_back(self, url: str, payload: Mapping[str, Any], *, key: str = "default") -> Any:
+        """Tell a receiver outside, signed, when the task has completed; those of one key in their order.
+
+        It is told again until it takes it, and knows a repeat by its id. Jobs of a version that is built beside the one
+        in effect tell nobody.
+        """
+        self._callbacks.append({"url": url, "key": key, "payload": dict(payload)})
+        return self._given(self._stage)
+
     def rest(self, seconds: float | timedelta) -> Any:
         """Let the next slice of a source begin only after so long: nothing new is there."""
         self._rest = check_span(seconds, "rest", zero=True).total_seconds()
@@ -148,6 +176,32 @@ class LiveContext:
         """Say that a source has brought all that is there by now: a deploy that waits for it may come into effect."""
         self._is_caught_up = True
         return self._given(self._stage)
+
+    def compare_files(
+        self, files: Sequence[tuple[str, str]], settle: float, after: str, until: str | None
+    ) -> dict[str, Any]:
+        """Return which files, of all that are there within these paths, have changed since they were noted, or left.
+
+        For what looks for files; so is `note_files`. It blocks, as does that.
+        """
+        told = [{"path": path, "tag": tag} for path, tag in files]
+        said = {"files": told, "settle": settle, "after": after, "until": until}
+        found: dict[str, Any] = self._ask(asks.FILES, said).result()
+        return found
+
+    def note_files(self, notes: Sequence[Mapping[str, Any]], units: Sequence[Mapping[str, Any]]) -> None:
+        """Remember files as they were seen, and make units of those that have settled: both, or neither."""
+        self._files += [dict(each) for each in notes]
+        self._units += [{"kind": "file", **each} for each in units]
+        self._stage()
+
+    def _about(self) -> tuple[TaskDataset, list[str] | None, int | None]:
+        """Return the input that the unit is about, which of its partitions, and since which write."""
+        said = self.unit.said
+        if "dataset" not in said:
+            raise InvalidInput("unit", f"{self.unit.kind}: only units about a dataset have changes; see unit.said")
+        since = said["write"] - 1 if self.unit.kind == "update" else None
+        return self.input(said["dataset"]), said.get("partitions"), since
 
     def _output(self, place: int) -> str:
         if not 0 <= place < len(self.outputs):
@@ -161,15 +215,19 @@ class LiveContext:
         self._seen[key] = found["version"]
         return found["state"]
 
-    def _set(self, key: str, value: Any) -> None:
-        if key not in self._seen:
-            self._load(key)
-        self._states[key] = value
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for key in values:
+            if key not in self._seen:
+                self._load(key)
+        self._states.update(values)
         self._stage()
 
     def _stage(self) -> None:
         states = [{"key": key, "seen": self._seen[key], "state": value} for key, value in self._states.items()]
-        said = {"states": states, "units": self._units, "rest": self._rest, "is_caught_up": self._is_caught_up}
+        said = {
+            "states": states, "units": self._units, "callbacks": self._callbacks, "rest": self._rest,
+            "is_caught_up": self._is_caught_up, "files": self._files,
+        }  # fmt: skip
         self._ask(asks.STAGE, said).result()
 
     def _given(self, call: Callable[[], Any]) -> Any:

@@ -6,14 +6,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from weft.live import staging
-from weft.live.staging import Emitted
+from weft.live.staging import CallbackStaged, Emitted
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
     from weft.queue.steps import Fence
 
-JOB, STATE, STAGE = "read_live_job", "read_state", "stage_live"
-VERBS = frozenset({JOB, STATE, STAGE})
+JOB, STATE, STAGE, FILES = "read_live_job", "read_state", "stage_live", "compare_files"
+VERBS = frozenset({JOB, STATE, STAGE, FILES})
 
 
 async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str, Any]) -> Any:
@@ -26,6 +26,12 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
         case _ if verb == STAGE:
             rest = None if said["rest"] is None else timedelta(seconds=said["rest"])
             units = [Emitted(each["kind"], each["lane"], each["key"], each["said"]) for each in said["units"]]
-            return await staging.stage(conn, fence, said["states"], units, rest, said["is_caught_up"])
+            callbacks = [CallbackStaged(each["url"], each["key"], each["payload"]) for each in said["callbacks"]]
+            return await staging.stage(
+                conn, fence, said["states"], units, callbacks, rest, said["is_caught_up"], said["files"]
+            )
+        case _ if verb == FILES:
+            files, within = [(each["path"], each["tag"]) for each in said["files"]], (said["after"], said["until"])
+            return await staging.changed_files(conn, fence, files, timedelta(seconds=said["settle"]), within)
         case _:
             raise AssertionError(verb)

@@ -1,4 +1,4 @@
-"""Whether an attempt takes the output of an earlier one instead of running: same handler, same code, same params."""
+"""Whether an attempt takes the output of an earlier one instead of running: of the same code, params and datasets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.core.errors import BlobUnavailable
 from weft.core.json import referenced_blob
 from weft.db.database import OUTAGE
 from weft.queue import cache
-from weft.queue.cache import Found, Reuse
+from weft.queue.cache import Found, Keys, Reuse
 
 if TYPE_CHECKING:
     from weft.db.blobs import Blobs
@@ -27,22 +27,21 @@ class OutputCache:
         self._database = database
         self._blobs = blobs
 
-    async def find(self, claim: Claim, key: bytes, caching: Caching) -> tuple[str, Reuse] | None:
+    async def find(self, claim: Claim, keys: Keys, caching: Caching) -> tuple[str, Reuse] | None:
         """Return an output that serves, as it stands in the database, and whose it is."""
-        if not caching.takes:
-            return None
-        task_id = claim.id
         try:
-            async with self._database.acquire() as conn:
-                found = await cache.find(conn, task_id, key, caching.lasts)
-            if found is None or not await self._is_readable(task_id, key, found):
-                return None
+            while (found := await self._look(claim, keys, caching)) is not None:
+                if await self._is_readable(claim.id, found):
+                    return found.output, Reuse(None, root=found.task_id, entry=found.entry)
         except OUTAGE as problem:
-            logger.info("task %s runs without a look into the cache: %s", task_id, problem)
-            return None
-        return found.output, Reuse(None, root=found.task_id)
+            logger.info("task %s runs without a look into the cache: %s", claim.id, problem)
+        return None
 
-    async def _is_readable(self, task_id: int, key: bytes, found: Found) -> bool:
+    async def _look(self, claim: Claim, keys: Keys, caching: Caching) -> Found | None:
+        async with self._database.acquire() as conn:
+            return await cache.find(conn, claim.id, claim.attempt, keys, caching.lasts, takes=caching.takes)
+
+    async def _is_readable(self, task_id: int, found: Found) -> bool:
         """Whether an output is there; a large one is put anew, so that it is not collected before it is referred to."""
         if (digest := referenced_blob(found.output)) is None:
             return True
@@ -50,6 +49,6 @@ class OutputCache:
             await self._blobs.put(await self._blobs.get(digest))
         except BlobUnavailable as problem:
             logger.warning("task %s runs, though its output is in the cache: %s", task_id, problem)
-            await self._database.run(lambda conn: cache.drop(conn, task_id, key, found))
+            await self._database.run(lambda conn: cache.drop(conn, task_id, found))
             return False
         return True

@@ -22,6 +22,7 @@ from weft.queue.work import Claim
 from weft.worker.context import beat_interval
 from weft.worker.logs import TaskLog
 from weft.worker.registry import Registry
+from weft.worker.workshop import settings_to_tell
 
 logger = logging.getLogger("weft.worker")
 # What does what a handler asks for: a verb and its arguments.
@@ -163,7 +164,8 @@ class Child:
             {"id": claim.id, "attempt": claim.attempt, "handler": claim.handler, "params": params,
              "worker_id": worker_id, "job_id": claim.job_id, "node": claim.node,
              "inline_limit": settings.inline_limit if has_database else None,
-             "value_limit": settings.value_limit, "beat_interval": beat_interval(claim.heartbeat_timeout)}
+             "value_limit": settings.value_limit, "beat_interval": beat_interval(claim.heartbeat_timeout),
+             "settings": settings_to_tell(settings)}
         )  # fmt: skip
         copying = asyncio.create_task(self._copy_output(log))
         replies = set[asyncio.Task[None]]()

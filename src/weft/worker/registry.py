@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from weft.core.checks import check_handler, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
@@ -23,6 +23,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 EXECUTORS = ("async", "thread", "process")
+# Handlers of operators of live DAGs that come with Weft: every registry knows them, and loads one when it is asked for.
+OWN_OPERATORS = "live."
 
 
 @dataclass
@@ -84,6 +86,8 @@ class Registry:
     def get(self, name: str) -> AnyHandler | None:
         """Return the handler of that name, if there is one; or a function of a module that is admitted."""
         known = self._handlers.get(name)
+        if known is None and name.startswith(OWN_OPERATORS):
+            known = own_operator(name)
         return self._entrypoint(name) if known is None and self._modules else known
 
     def knows(self, name: str) -> bool:
@@ -149,14 +153,14 @@ class Registry:
         self, function: None = None, /, *, name: str | None = None, queue: str = "default",
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
-        cache: bool | float | timedelta = False,
+        cache: bool | float | timedelta | Literal["refresh"] = False,
     ) -> Callable[[Callable[P, R]], Handler[P, R]]: ...  # fmt: skip
 
     def task(
         self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
-        cache: bool | float | timedelta = False,
+        cache: bool | float | timedelta | Literal["refresh"] = False,
     ) -> Any:  # fmt: skip
         """Register a function as a handler.
 
@@ -164,7 +168,7 @@ class Registry:
         loop, others in threads; ``executor="process"`` runs them in a process that can be killed. Params and results
         are validated by the annotations: params that do not fit fail the task at once, a result that does not fit is
         an error of its attempt. With ``cache``, True or how long, the output serves the same params of the same code
-        again. Example::
+        again, while what was read and written of datasets stands; ``"refresh"`` makes a new one in any case. Example::
 
             @weft.task(name="email:send", retry=3, timeout=60)
             async def send(to: str) -> None: ...
@@ -209,6 +213,13 @@ def retry_policy(retry: object) -> Retry:
     if type(retry) is not int or not 0 <= retry < MAX_ATTEMPTS:
         raise InvalidInput("retry", f"must be a weft.Retry or a number of further attempts, not {retry!r}")
     return Retry(max_attempts=retry + 1)
+
+
+def own_operator(name: str) -> AnyHandler | None:
+    """Return the handler of an operator that comes with Weft."""
+    from weft.worker.operators.known import handler_named
+
+    return handler_named(name.removeprefix(OWN_OPERATORS))
 
 
 def _place(function: Callable[..., Any]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from weft.core.settings import Settings
     from weft.db.blobs import Blobs
-    from weft.queue.cache import Reuse
+    from weft.queue.cache import Keys, Reuse
     from weft.queue.services import Upkeep
     from weft.queue.steps import Fence
     from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
@@ -91,7 +91,7 @@ class Answering(Protocol):
 class Cache(Protocol):
     """What finds outputs for attempts."""
 
-    async def find(self, claim: Claim, key: bytes, caching: Caching) -> tuple[str, Reuse] | None:
+    async def find(self, claim: Claim, keys: Keys, caching: Caching) -> tuple[str, Reuse] | None:
         """Return an output that serves, as it is kept, and whose it is."""
         ...
 

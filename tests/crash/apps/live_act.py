@@ -18,7 +18,8 @@ from crash.live_acts import ACTS
 
 async def perform(act: str, url: str, home: str, **said: Any) -> None:
     """Reach the database, do it, and leave."""
-    async with weft.Client(settings=settings_for(url, home)) as client:
+    overrides = {"dataset_retention": said.pop("retention")} if "retention" in said else {}
+    async with weft.Client(settings=settings_for(url, home, **overrides)) as client:
         await ACTS[act](client, **said)
 
 

@@ -32,13 +32,16 @@ delete from weft.dataset_file f using unnest($1::bigint[], $2::bigint[]) as u (v
 where f.version_id = u.version_id and f.id = u.id returning f.id;
 
 -- name: close_versions
--- Versions that have not been current for long, and that nothing is being written into: from here on nobody may go back to them.
-update weft.dataset_version v set collected_at = weft.now(), config_hash = v.id::text
+-- Versions that have not been current for long, that nothing is being written into, and that no live job writes and no version of a
+-- live DAG has: from here on nobody may go back to them, and the same job would begin another.
+update weft.dataset_version v set collected_at = weft.now(), config_hash = v.config_hash || '@' || v.id
 where v.id in (
   select o.id from weft.dataset_version o
   where o.retired_at < weft.now() - $1::interval and o.collected_at is null
     and not exists (select 1 from weft.dataset d where d.current_id = o.id)
     and not exists (select 1 from weft.staged_write s where s.version_id = o.id)
+    and not exists (select 1 from weft.live_output l where l.version_id = o.id)
+    and not exists (select 1 from weft.dag_version_dataset p where p.version_id = o.id)
   order by o.id for update skip locked)
   and v.collected_at is null and not exists (select 1 from weft.dataset d where d.current_id = v.id)
 returning v.id;

@@ -26,7 +26,8 @@ select u.slug from unnest($2::text[]) as u (slug)
 where not exists (select 1 from weft.org_role r where r.org_id = $1 and r.slug = u.slug) order by u.slug;
 
 -- name: lock
-select d.id, d.producer_dag, d.producer_node, d.producer_output, d.unique_key, d.current_id, d.last_version, d.storage
+select d.id, d.producer_dag, d.producer_node, d.producer_output, d.unique_key, d.current_id, d.last_version, d.storage,
+  exists (select 1 from weft.live_output o where o.dataset_id = d.id) as is_live
 from weft.dataset d where d.org_id = $1 and d.name = $2 for no key update;
 
 -- name: one_output_at_a_time

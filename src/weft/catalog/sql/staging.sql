@@ -16,7 +16,8 @@ values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;
 
 -- name: stage
 -- Once: one that was told its files stays as it is.
-update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10
+update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10,
+  columns_from = $11
 where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null returning s.id;
 
 -- name: kind
@@ -25,13 +26,30 @@ select d.storage ->> 'kind' from weft.staged_write s join weft.dataset d on d.id
 
 -- name: note_input
 -- What an attempt reads of a version of its org; the same once.
-insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions)
+insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions, pinned, seen)
 select $1, $2, (select coalesce(max(i.place), 0) + 1 from weft.task_input i where i.task_id = $1 and i.attempt = $2),
-  v.org_id, v.dataset_id, v.id, $5, $6
+  v.org_id, v.dataset_id, v.id, $5, $6, $7, $8
 from weft.dataset_version v
 where v.id = $4 and v.org_id = $3 and not exists (
   select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = $5
-    and (o.partitions is null or o.partitions @> $6));
+    and o.pinned is not distinct from $7 and (o.partitions is null or o.partitions @> $6));
+
+-- name: note_look
+-- That an attempt has seen which partitions a version of its org has now; the same once.
+insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write)
+select $1, $2, (select coalesce(max(i.place), 0) + 1 from weft.task_input i where i.task_id = $1 and i.attempt = $2),
+  v.org_id, v.dataset_id, v.id, v.last_write
+from weft.dataset_version v
+where v.id = $4 and v.org_id = $3 and not exists (
+  select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = v.last_write
+    and o.pinned is null and o.partitions is null);
+
+-- name: read_columns
+-- What an attempt has read so far: each dataset, with the columns of the version that it read.
+select distinct on (d.id, v.id) d.id, d.name, v.columns
+from weft.task_input i join weft.dataset d on d.org_id = i.org_id and d.id = i.dataset_id
+  join weft.dataset_version v on v.org_id = i.org_id and v.id = i.version_id
+where i.task_id = $1 and i.attempt = $2;
 
 -- name: version
 select v.location, v.last_write, v.columns, v.schema_hash from weft.dataset_version v where v.id = $1;

@@ -78,7 +78,7 @@ order by m.tag;
 
 -- name: lock_tag
 -- What is decided about a tag is decided while nobody moves it.
-select (weft.lock_tag($1, $2, null, null, true)).name;
+select (weft.lock_tag($1, $2, null, null, true, true)).name;
 
 -- name: broken_moves
 -- Moves that do not follow the one before: a number is missing, or it did not start where that had ended. Away from what

@@ -1,16 +1,14 @@
 -- name: find
--- Made within the given time, if one is given, and not past its own.
-select c.task_id, c.output from weft.task t join weft.output_cache c on c.org_id = t.org_id and c.key = $2
-where t.id = $1 and (c.expires_at is null or c.expires_at > (select weft.now()))
-  and ($3::interval is null or c.made_at > (select weft.now() - $3::interval));
+-- As the function says, which notes it, too.
+select f.id, f.task_id, f.output, f.is_traced from weft.find_output($1, $2, $3, $4, $5, $6) f;
 
 -- name: drop
 -- The one output that a task was found to have made.
 delete from weft.output_cache c using weft.task t
-where t.id = $1 and c.org_id = t.org_id and c.key = $2 and c.task_id = $3 returning c.task_id;
+where t.id = $1 and c.org_id = t.org_id and c.id = $2 and c.task_id = $3 returning c.task_id;
 
 -- name: note
-select weft.note_outputs($1, $2, $3, $4, $5, $6);
+select weft.note_outputs($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: list
 -- By name after a key; all without a limit. It goes from one handler to the next by their index, and counts those of the page.
@@ -21,23 +19,37 @@ with recursive known as (
     select c.handler from weft.output_cache c where c.org_id = $1 and c.handler > k.handler order by c.handler limit 1) n
   where $3::int is null or k.place < $3
 )
-select k.handler, f.outputs, f.bytes, f.blobs, f.oldest_at, f.newest_at from known k cross join lateral (
-  select count(*)::int as outputs, sum(octet_length(c.output::text))::bigint as bytes,
-    count(c.digest)::int as blobs, min(c.made_at) as oldest_at, max(c.made_at) as newest_at
+select k.handler, f.outputs, f.bytes, f.blobs, f.oldest_at, f.newest_at, f.used_at from known k cross join lateral (
+  select count(*)::int as outputs, sum(c.bytes)::bigint as bytes,
+    count(c.digest)::int as blobs, min(c.made_at) as oldest_at, max(c.made_at) as newest_at, max(c.used_at) as used_at
   from weft.output_cache c where c.org_id = $1 and c.handler = k.handler
 ) f order by k.handler;
 
 -- name: clear
 -- Of one handler, or of all.
 delete from weft.output_cache c using (
-  select o.org_id, o.key from weft.output_cache o where o.org_id = $1 and ($2::text is null or o.handler = $2) limit 10000
-) old where c.org_id = old.org_id and c.key = old.key returning 1;
+  select o.id from weft.output_cache o where o.org_id = $1 and ($2::text is null or o.handler = $2) limit 10000
+) old where c.id = old.id returning 1;
 
 -- name: prune
 -- Past their time, or without one made longer ago than the given time.
 delete from weft.output_cache c using (
-  (select o.org_id, o.key from weft.output_cache o where o.expires_at <= (select weft.now()) order by o.expires_at limit 1000)
+  (select o.id from weft.output_cache o where o.expires_at <= (select weft.now()) order by o.expires_at limit 1000)
   union all
-  (select o.org_id, o.key from weft.output_cache o
+  (select o.id from weft.output_cache o
    where o.expires_at is null and o.made_at < (select weft.now() - $1::interval) order by o.made_at limit 1000)
-) old where c.org_id = old.org_id and c.key = old.key returning 1;
+) old where c.id = old.id returning 1;
+
+-- name: prune_notes
+-- Of tasks that were made longer ago than the given time, and have ended.
+delete from weft.task_reuse r using (
+  select o.task_id from weft.task_reuse o where o.task_id < (select weft.first_id_at(weft.now() - $1::interval)) order by o.task_id limit 1000
+) old where r.task_id = old.task_id and not exists (select 1 from weft.task t where t.id = r.task_id) returning 1;
+
+-- name: shrink
+-- Those before which, from the last used on, there are as many bytes of their org as there may be.
+delete from weft.output_cache c using (
+  select o.id from (
+    select u.id, u.used_at, sum(u.bytes) over (partition by u.org_id order by u.used_at desc, u.id desc) as upto from weft.output_cache u
+  ) o where o.upto > $1::bigint order by o.used_at, o.id limit 1000
+) old where c.id = old.id returning 1;

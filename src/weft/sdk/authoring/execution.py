@@ -12,6 +12,7 @@ from weft.core.errors import InvalidInput, did_you_mean
 from weft.queue.retry import Retry
 from weft.sdk.authoring.places import cannot_compile
 from weft.sdk.authoring.symbols import template
+from weft.worker.caching import REFRESH
 from weft.worker.composing import NodeOptions
 from weft.worker.registry import retry_policy
 
@@ -57,7 +58,7 @@ def _written(option: str, value: Any) -> Any:
         case "timeout" | "heartbeat_timeout":
             return seconds(value, option)
         case "cache":
-            return value if isinstance(value, bool) else seconds(value, option)
+            return value if isinstance(value, bool) or value == REFRESH else seconds(value, option)
         case "concurrency_key":
             key, needs = template(value)
             if needs:

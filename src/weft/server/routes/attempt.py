@@ -28,6 +28,7 @@ from weft.contract.protocol_answers import Awaited, FoundOutput, FoundStep, Lent
 from weft.core.checks import RESERVED, check_handler, check_name, check_queue
 from weft.core.errors import InvalidInput, LeaseLost, NotFound, UnknownQueue
 from weft.queue import blobs, loans, look, remote_workers
+from weft.queue.cache import Keys
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.server.acting import Caller, act
@@ -227,16 +228,18 @@ async def _append(caller: Caller, asked: Log, fence: Fence) -> int:
 
 @act(router, "/v1/task/cached", FindOutput, FoundOutput, {**_HELD, "key": "0" * 64})
 async def find_output(caller: Caller, asked: FindOutput) -> dict[str, Any]:
-    """Return an output that an earlier task of the same key has made, if one serves.
+    """Return an output that an earlier task of the same key has made, if one serves; note why none does.
 
     Workers whose tokens are of the same queues share outputs, and so do all whose tokens are of all queues.
     """
     claim = await caller.holds(asked)
     within = None if asked.within is None else timedelta(seconds=asked.within)
     kept = OutputCache(caller.database, caller.state.blobs)
-    found = await kept.find(claim, key_for(caller.who, asked.key), Caching(within))
+    keys = Keys(key_for(caller.who, asked.key), key_for(caller.who, asked.args or asked.key))
+    found = await kept.find(claim, keys, Caching(within, asked.takes))
     if found is None:
-        return {"output": None, "root": None}
+        return {"output": None, "root": None, "entry": None}
     # From now on the task refers to it, and so may be completed with it.
     await caller.database.run(lambda conn: blobs.keep(conn, [(claim.id, found[0])]))
-    return {"output": found[0], "root": str(found[1].root)}
+    output, reuse = found
+    return {"output": output, "root": str(reuse.root), "entry": None if reuse.entry is None else str(reuse.entry)}

@@ -27,6 +27,7 @@ from weft.worker import unsuccessful
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
+    from weft.core.settings import Settings
 
 router = APIRouter(route_class=JsonRoute)
 _WORKER = "7340085817581568"
@@ -88,7 +89,7 @@ async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: s
             check_size(f"{where}.output", text, settings.value_limit)
             if (size := size_of(text)) > settings.inline_limit:
                 text = blob_reference(await caller.state.blobs.put(text.encode()), size)
-        found.append(Completed(done.task_id, done.lease_token.attempt, text, _reuse(done, caller.who)))
+        found.append(Completed(done.task_id, done.lease_token.attempt, text, _reuse(done, caller.who, settings)))
     return found
 
 
@@ -108,7 +109,7 @@ def _with_outputs(done: Done, where: str) -> Any:
     return {**(done.output or {}), "outputs": done.outputs}
 
 
-def _reuse(done: Done, who: Principal) -> cache.Reuse | None:
+def _reuse(done: Done, who: Principal, settings: Settings) -> cache.Reuse | None:
     if done.reuse is None:
         return None
     key, lasts = done.reuse.key, done.reuse.lasts
@@ -116,6 +117,8 @@ def _reuse(done: Done, who: Principal) -> cache.Reuse | None:
         None if key is None else key_for(who, key),
         None if lasts is None else timedelta(seconds=lasts),
         done.reuse.root,
+        done.reuse.entry,
+        settings.cache_max_output,
     )
 
 

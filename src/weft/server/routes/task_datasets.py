@@ -66,6 +66,8 @@ _STAGED = {
     "partitions": ["2026-11-14"],
     "files": [{"partition": "2026-11-14", "path": f"{_ID}-1.parquet", "rows": 1200, "bytes": 20480}],
     "schema": {"columns": [{"name": "id", "type": "int64"}], "arrow": "/////w=="},
+    # Only what the attempt has read may stand there: [["id", "orders.id"]].
+    "columns_from": [],
 }
 
 

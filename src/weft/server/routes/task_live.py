@@ -6,7 +6,15 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from weft.contract.live_protocol import LiveJobTold, ReadLiveJob, ReadState, StageLive, StateRemembered
+from weft.contract.live_protocol import (
+    CompareFiles,
+    FilesCompared,
+    LiveJobTold,
+    ReadLiveJob,
+    ReadState,
+    StageLive,
+    StateRemembered,
+)
 from weft.contract.protocol import Held
 from weft.contract.protocol_answers import Told
 from weft.server.acting import Caller, act
@@ -43,3 +51,13 @@ async def stage_live(caller: Caller, asked: StageLive) -> dict[str, Any]:
     """Tell what is to change of the live job: it does when the task completes."""
     await _answer(caller, asked, asks.STAGE)
     return {}
+
+
+_FILES = {"after": "", "until": None, "files": [{"path": "orders-1.csv", "tag": "1731571200:1048"}], "settle": 2.0}
+
+
+@act(router, "/v1/task/live/files", CompareFiles, FilesCompared, {**_HELD, **_FILES})
+async def compare_files(caller: Caller, asked: CompareFiles) -> dict[str, Any]:
+    """Return which files have changed since a source looked last."""
+    found: dict[str, Any] = await _answer(caller, asked, asks.FILES)
+    return found

@@ -817,10 +817,13 @@ create function weft.add_effect(
 #variable_conflict use_variable
 declare org_id bigint; queue text; new_id bigint; given record; wanted text; first text;
 begin
-  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
-    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback', 'openlineage') then
+    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback, openlineage', left(kind, 40) using errcode = 'WF002';
   elsif kind = 'callback' then
     raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
+      using errcode = 'WF002';
+  elsif kind = 'openlineage' then
+    raise exception 'kind: an openlineage is added by the engine, when a dataset is written and WEFT_OPENLINEAGE_URL is set; use enqueue_task'
       using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
     raise exception 'kind: a route_event is added by the engine, when an event is sent, as by `weft events send`; use enqueue_task' using errcode = 'WF002';

@@ -314,7 +314,7 @@ create table weft.key_slot (
 create table weft.outbox (
   id bigint primary key default weft.next_id(),
   org_id bigint not null,
-  kind text not null check (kind in ('enqueue_task', 'route_event', 'callback')),
+  kind text not null check (kind in ('enqueue_task', 'route_event', 'callback', 'openlineage')),
   ordering_key text,
   payload json not null,
   state weft.outbox_state not null default 'pending',

@@ -182,13 +182,15 @@ end $$;
 -- name: lock_tag
 -- Holds a tag for a move, when it is as the caller expects it; 0 is one that is not there, or not any more.
 create function weft.lock_tag(
-  org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean
+  org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean, deploying boolean default false
 ) returns weft.tag language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag;
 begin
   select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
   if t.name is null then
     return null;
+  elsif t.is_deployed and not deploying then
+    perform weft.refuse_move('deployed', t);
   elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then
     perform weft.refuse_move('moved', t);
   elsif expected_hash is not null

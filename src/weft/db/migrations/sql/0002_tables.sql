@@ -90,6 +90,8 @@ create table weft.tag (
   version bigint not null,
   position bigint not null,
   is_protected boolean not null default false,
+  -- It says which version of a live DAG is in effect: moved by that alone, and by nobody's force.
+  is_deployed boolean not null default false,
   moved_at timestamptz not null,
   moved_by text not null,
   deleted_at timestamptz,
@@ -104,7 +106,7 @@ create index tag_target on weft.tag (target_id);
 
 -- name: tag_verb
 create type weft.tag_verb as enum (
-  'push', 'patch', 'move', 'merge', 'revert', 'undo', 'redo', 'compact', 'delete', 'undelete'
+  'push', 'patch', 'move', 'merge', 'revert', 'undo', 'redo', 'compact', 'delete', 'undelete', 'deploy', 'rollback'
 );
 
 -- name: tag_move

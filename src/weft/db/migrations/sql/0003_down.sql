@@ -18,8 +18,8 @@ drop function weft.end_loans, weft.take_key, weft.lend_key, weft.return_loans, w
 drop table weft.key_loan;
 
 -- name: drop_cache
-drop function weft.note_outputs;
-drop table weft.output_cache;
+drop function weft.note_outputs, weft.find_output, weft.trace_of, weft.trace_problems, weft.note_inputs;
+drop table weft.task_reuse, weft.output_cache;
 
 -- name: drop_job_events
 drop view weft.job_events;
@@ -34,7 +34,7 @@ drop table weft.step;
 drop function weft.leading_to, weft.spawn, weft.skip_by_step;
 drop function weft.show_jobs;
 drop view weft.jobs;
-drop function weft.publish_live, weft.offer_event, weft.publish_writes, weft.lasting_queue, weft.adopt_jobs, weft.hand_over, weft.control_queue, weft.end_late_waits, weft.end_late_starts, weft.send_event, weft.route_event, weft.begin_wait, weft.lock_event, weft.cancel_children, weft.answer, weft.wait_for_answer, weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,
+drop function weft.publish_live, weft.offer_events, weft.publish_writes, weft.lasting_queue, weft.adopt_jobs, weft.hand_over, weft.control_queue, weft.end_late_waits, weft.end_late_starts, weft.send_events, weft.tell_event, weft.route_event, weft.begin_wait, weft.lock_event, weft.cancel_children, weft.answer, weft.wait_for_answer, weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,
   weft.skip_later, weft.fail_next, weft.skip_tasks, weft.release_next, weft.reach_next, weft.put_control, weft.finish_and_claim;
 drop function weft.keep_tasks, weft.kept_results;
 drop table weft.event, weft.awaited, weft.job_done, weft.job, weft.worker_code;

@@ -419,37 +419,63 @@ begin
   last := case when looked = room then last end;
 end $$;
 
--- name: send_event
--- Accepts an event, once for each key, and answers those who wait for one like it; so many of them at once, the rest by the
--- outbox. Returns its id, how many waited, whether it is new, and if not, whether it says the same as the first of its key.
-create function weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room int)
-returns table (id bigint, answered int, is_new boolean, is_same boolean) language plpgsql as $$
+-- name: tell_event
+-- Answers those who wait for an event that was just accepted, so many of them; returns how many wait in all, and where those begin
+-- who are left.
+create function weft.tell_event(told weft.event, room int, out answered int, out last bigint) language plpgsql as $$
 #variable_conflict use_variable
-declare last bigint; rest int;
+declare rest int;
 begin
-  perform weft.lock_event(org, event);
-  insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
-  on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
-  if id is null then
-    return query select e.id, e.answered, false, e.name = event and e.payload = payload from weft.event e
-      where e.org_id = org and e.idempotency_key = key;
-    return;
-  end if;
-  perform weft.offer_event(id);
-  select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
+  select r.answered, r.last into answered, last from weft.route_event(told.id, 0, room) r;
   if last is not null then
     select count(*) into rest from weft.awaited a
-    where a.org_id = org and a.event = event and payload @> a.match and a.task_id > last;
+    where a.org_id = told.org_id and a.event = told.name and told.payload @> a.match and a.task_id > last;
     answered := answered + rest;
   end if;
   if answered > 0 then
-    update weft.event e set answered = answered where e.id = id;
+    update weft.event e set answered = answered where e.id = told.id;
   end if;
+end $$;
+
+-- name: send_events
+-- Accepts events, each once for its key, all or none, and answers those who wait for such ones; of each so many at once, the rest
+-- by the outbox. Returns of each in turn its id, how many waited, whether it is new, and if not, whether it says the same as the
+-- first of its key.
+create function weft.send_events(org bigint, names text[], payloads jsonb[], sender text, keys text[], room int)
+returns table (id bigint, answered int, is_new boolean, is_same boolean) language plpgsql as $$
+#variable_conflict use_column
+declare ids bigint[]; made bigint[]; counts int[]; lasts bigint[]; told weft.event; place int; found record;
+begin
+  perform weft.lock_event(org, n.name) from (select distinct u.name from unnest(names) as u (name) order by u.name) n;
+  ids := array(select weft.next_id() from generate_series(1, cardinality(names)));
+  with added as (
+    insert into weft.event as e (id, org_id, name, payload, actor, idempotency_key)
+    select u.id, org, u.name, u.payload, sender, u.key
+    from unnest(ids, names, payloads, keys) with ordinality as u (id, name, payload, key, place) order by u.place
+    on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id
+  )
+  select coalesce(array_agg(a.id), '{}') into made from added a;
+  perform weft.offer_events(made);
+  counts := array_fill(0, array[cardinality(names)]);
+  lasts := array_fill(null::bigint, array[cardinality(names)]);
+  for told in
+    select e.* from weft.event e
+    where e.id = any (made) and exists (select 1 from weft.awaited a where a.org_id = org and a.event = e.name) order by e.id
+  loop
+    place := array_position(ids, told.id);
+    found := weft.tell_event(told, room);
+    counts[place] := found.answered;
+    lasts[place] := found.last;
+  end loop;
   insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
-  values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
-    (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
-  is_new := true;
-  return next;
+  select org, 'route_event', json_build_object('event_id', u.id::text, 'after', u.last::text),
+    (case when u.last is null then 'done' else 'pending' end)::weft.outbox_state, case when u.last is null then weft.now() end, sender
+  from unnest(ids, lasts) with ordinality as u (id, last, place) where u.id = any (made) order by u.place;
+  return query
+    select coalesce(f.id, u.id), coalesce(f.answered, u.answered), f.id is null, f.name = u.name and f.payload = u.payload
+    from unnest(ids, names, payloads, keys, counts) with ordinality as u (id, name, payload, key, answered, place)
+      left join weft.event f on u.id <> all (made) and f.org_id = org and f.idempotency_key = u.key
+    order by u.place;
 end $$;
 
 -- name: end_late_waits
@@ -576,9 +602,9 @@ create function weft.publish_writes(ended bigint[]) returns void language sql as
 -- What tasks of live jobs that end here have staged; nothing, before there are live jobs.
 create function weft.publish_live(ended bigint[]) returns void language sql as '';
 
--- name: offer_event
--- Tells sources that listen of an event that was accepted; nobody, before there are any.
-create function weft.offer_event(event bigint) returns void language sql as '';
+-- name: offer_events
+-- Tells sources that listen of events that were accepted; nobody, before there are any.
+create function weft.offer_events(events bigint[]) returns void language sql as '';
 
 -- name: drop_finish_and_claim
 drop function weft.finish_and_claim;

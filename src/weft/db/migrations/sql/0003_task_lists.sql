@@ -156,7 +156,7 @@ begin
     return;
   end if;
   return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
-    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback', 'openlineage'] else array[wanted] end) as k (kind)
     cross join lateral (
       select o.* from weft.outbox o
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)

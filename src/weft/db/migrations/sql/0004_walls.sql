@@ -80,7 +80,7 @@ begin
     grant select, insert, update, delete on weft.answer, weft.artifact, weft.attempt, weft.awaited, weft.blob, weft.event,
       weft.idempotency_key, weft.job, weft.job_done, weft.key_loan, weft.key_slot, weft.outbox, weft.output_cache,
       weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
-      weft.worker, weft.worker_code to SERVER;
+      weft.task_reuse, weft.worker, weft.worker_code to SERVER;
   $grants$, 'SERVER', role::text);
   -- What later revisions have added is granted by functions of theirs.
   for later in select p.oid from pg_proc p where p.pronamespace = 'weft'::regnamespace and p.proname like 'grant\_%\_to\_server' loop

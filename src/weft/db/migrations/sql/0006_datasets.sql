@@ -42,6 +42,11 @@ create table weft.dataset_version (
   location text not null,
   is_outside boolean not null default false,
   last_write bigint not null default 0,
+  -- By which two states are told apart: of the same files it is the same.
+  content bigint not null default 0,
+  -- The last writes that took a whole partition away, and that changed the columns.
+  lost_by bigint not null default 0,
+  columns_by bigint not null default 0,
   -- What it was before this write cannot be read any more; with `collected_at` the whole version cannot.
   oldest_write bigint not null default 0,
   collected_at timestamptz,
@@ -76,11 +81,17 @@ create table weft.dataset_write (
   node text,
   handler text,
   partitions int not null,
-  -- Those that it has changed, taken away too; null when there are a great many.
-  keys text[],
+  -- Which they are, whether all that there was before went, and whether the same task adds the same rows once more when it runs again.
+  touched text[] not null default '{}',
+  -- Those that were there before, and are not any more.
+  taken_away text[] not null default '{}',
+  is_whole boolean not null default false,
+  adds_again boolean not null default false,
   rows bigint not null,
   bytes bigint not null,
   rows_removed bigint not null,
+  -- What the columns are from here on, where the write changed them.
+  columns json,
   written_at timestamptz not null,
   actor text not null,
   primary key (version_id, number),
@@ -92,6 +103,9 @@ create index dataset_write_task on weft.dataset_write (org_id, task_id) where ta
 
 -- name: dataset_write_at
 create index dataset_write_at on weft.dataset_write (version_id, written_at);
+
+-- name: dataset_write_columns
+create index dataset_write_columns on weft.dataset_write (version_id, number) where columns is not null;
 
 -- name: dataset_write_input
 -- What was read for a write: the state of each input, and the partitions of it, null for all.
@@ -136,6 +150,9 @@ create index dataset_file_partition on weft.dataset_file (version_id, partition_
 -- name: dataset_file_removed
 create index dataset_file_removed on weft.dataset_file (version_id, removed_by) where removed_by is not null;
 
+-- name: dataset_file_added
+create index dataset_file_added on weft.dataset_file (version_id, added_by);
+
 -- name: dataset_file_path
 create index dataset_file_path on weft.dataset_file (version_id, path);
 
@@ -146,6 +163,9 @@ create table weft.dataset_partition (
   partition_key text not null,
   org_id bigint not null,
   last_write bigint not null,
+  -- The last write that took something away.
+  lost_by bigint not null default 0,
+  content bigint not null default 0,
   rows bigint not null,
   bytes bigint not null,
   files int not null,
@@ -170,7 +190,25 @@ create table weft.dataset_edge (
 );
 
 -- name: dataset_edge_input
-create index dataset_edge_input on weft.dataset_edge (org_id, input_id);
+create index dataset_edge_input on weft.dataset_edge (org_id, input_id, output_id);
+
+-- name: column_edge
+-- Which column was ever made of which, as those who write say; the job and the time are of the last write that said so.
+create table weft.column_edge (
+  org_id bigint not null,
+  output_id bigint not null,
+  output_column text not null,
+  input_id bigint not null,
+  input_column text not null,
+  job_id bigint,
+  last_at timestamptz not null,
+  primary key (org_id, output_id, output_column, input_id, input_column),
+  foreign key (org_id, input_id) references weft.dataset (org_id, id) on delete cascade,
+  foreign key (org_id, output_id) references weft.dataset (org_id, id) on delete cascade
+) with (fillfactor = 70);
+
+-- name: column_edge_input
+create index column_edge_input on weft.column_edge (org_id, input_id, input_column, output_id, output_column);
 
 -- name: task_input
 -- What an attempt has read of datasets, by which is known whether its output still serves.
@@ -183,6 +221,9 @@ create table weft.task_input (
   version_id bigint not null,
   write bigint not null,
   partitions text[],
+  -- What of the state was named, and not left to what is current; then the columns are those that there were after a later write.
+  pinned text check (pinned in ('version', 'write')),
+  seen bigint,
   read_at timestamptz not null default weft.now(),
   primary key (task_id, attempt, place)
 );
@@ -210,12 +251,19 @@ create table weft.staged_write (
   seen_schema text,
   columns json,
   schema_hash text,
+  -- What its columns are made of, as far as the attempt says it.
+  columns_from json,
   created_at timestamptz not null default weft.now(),
   foreign key (org_id, version_id) references weft.dataset_version (org_id, id)
 );
 
 -- name: staged_write_task
 create index staged_write_task on weft.staged_write (task_id);
+
+-- name: mark_of
+-- A number for a file of a partition; those of all files together tell what there is.
+create function weft.mark_of(partition_key text, path text) returns bigint language sql immutable parallel safe as
+$$ select hashtextextended(partition_key || '/' || path, 0) $$;
 
 -- name: make_current
 -- Lets readers see another version of a dataset from here on; false when they do already.
@@ -232,6 +280,11 @@ begin
   perform weft.show_table(dataset);
   return true;
 end $$;
+
+-- name: without
+-- What is in one list and not in another, once.
+create function weft.without(all_of text[], others text[]) returns text[] language sql immutable
+return array(select distinct k.key from unnest(all_of) as k (key) where k.key <> all (coalesce(others, '{}')) order by k.key);
 
 -- name: tell_written
 -- Tells those who react to a dataset that it was written; nobody, before there are any.
@@ -256,6 +309,7 @@ end $$;
 create function weft.publish_write(done weft.task_done, version bigint) returns void language plpgsql as $$
 declare
   v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; changed text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
+  replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
   counted record; named text; before text;
 begin
@@ -279,15 +333,28 @@ begin
     if staged.schema_hash is distinct from v.schema_hash and staged.seen_schema is distinct from v.schema_hash then
       raise exception 'dataset %: another task has changed its columns meanwhile', named using errcode = 'WF007';
     end if;
+    if staged.schema_hash is distinct from v.schema_hash then
+      v.columns_by := n;
+    end if;
+    if staged.mode = 'append' and staged.seen is null and not (is_whole or staged.partitions <@ replaced) then
+      adds_again := true;
+    end if;
     if staged.mode = 'replace' then
       is_replacing := true;
+      replaced := replaced || staged.partitions;
+      if staged.is_whole then
+        is_whole := true;
+        v.lost_by := n;
+      end if;
       -- Of several writes of one attempt into the same partition the last counts: the others leave files that nobody ever sees.
       with removed as (
         update weft.dataset_file f set removed_by = n
         where f.version_id = version and f.removed_by is null and (staged.is_whole or f.partition_key = any (staged.partitions))
-        returning f.rows, f.bytes
+        returning f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
       )
-      select count(*) as files, coalesce(sum(r.rows), 0) as rows, coalesce(sum(r.bytes), 0) as bytes into counted from removed r;
+      select count(*) as files, coalesce(sum(r.rows), 0) as rows, coalesce(sum(r.bytes), 0) as bytes, coalesce(bit_xor(r.mark), 0) as marks
+      into counted from removed r;
+      v.content := v.content # counted.marks;
       files_out := files_out + counted.files;
       rows_out := rows_out + counted.rows;
       bytes_out := bytes_out + counted.bytes;
@@ -301,31 +368,40 @@ begin
       insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
       select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
       from json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint)
-      returning rows, bytes
+      returning rows, bytes, weft.mark_of(partition_key, path) as mark
     )
-    select count(*) as files, coalesce(sum(a.rows), 0) as rows, coalesce(sum(a.bytes), 0) as bytes into counted from added a;
+    select count(*) as files, coalesce(sum(a.rows), 0) as rows, coalesce(sum(a.bytes), 0) as bytes, coalesce(bit_xor(a.mark), 0) as marks
+    into counted from added a;
+    v.content := v.content # counted.marks;
     files_in := files_in + counted.files;
     rows_in := rows_in + counted.rows;
     bytes_in := bytes_in + counted.bytes;
-    insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-    select version, k.key, v.org_id, n, coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
+    insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+    select version, k.key, v.org_id, n, case when staged.mode = 'replace' then n else v.lost_by end,
+      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
     from unnest(staged.partitions) as k (key)
       left join json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint) on f.partition = k.key
     group by k.key order by k.key
-    on conflict (version_id, partition_key) do update set last_write = n, rows = p.rows + excluded.rows,
+    on conflict (version_id, partition_key) do update set last_write = n, content = p.content # excluded.content, rows = p.rows + excluded.rows,
       bytes = p.bytes + excluded.bytes, files = p.files + excluded.files, written_at = excluded.written_at;
     touched := touched || staged.partitions;
     swapping := swapping or staged.swaps;
     v.columns := staged.columns;
     v.schema_hash := staged.schema_hash;
+    insert into weft.column_edge as e (org_id, output_id, output_column, input_id, input_column, job_id, last_at)
+    select distinct v.org_id, v.dataset_id, f.output, f.input_id, f.input, done.job_id, done.ended_at
+    from json_to_recordset(staged.columns_from) as f (output text, input_id bigint, input text) order by 3, 4, 5
+    on conflict (org_id, output_id, output_column, input_id, input_column)
+    do update set job_id = excluded.job_id, last_at = excluded.last_at;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
-  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, taken_away, is_whole, adds_again, rows, bytes,
+    rows_removed, columns, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), touched, weft.without(changed, touched), is_whole, adds_again, rows_in, bytes_in, rows_out,
+    case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -333,7 +409,8 @@ begin
   select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
   where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
-    files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, written_at = done.ended_at
+    files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
+    lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
   where o.id = version;
   if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
     perform weft.show_table(v.dataset_id);
@@ -370,7 +447,7 @@ end $$;
 -- name: roll_back_version
 -- A write that makes a version what it was after an earlier one: files that came since go, those that went come back.
 create function weft.roll_back_version(version bigint, back_to bigint, by text) returns bigint language plpgsql as $$
-declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint;
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint; marks bigint; left_over bigint;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
   if back_to < v.oldest_write or v.collected_at is not null then
@@ -379,26 +456,38 @@ begin
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
-    returning f.partition_key, f.rows, f.bytes
+    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
   ), back as (
     insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
     select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
     where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
-    returning partition_key, rows, bytes
+    returning partition_key, rows, bytes, weft.mark_of(partition_key, path) as mark
   )
   select array(select g.partition_key from gone g union select b.partition_key from back b),
     coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
-    coalesce((select sum(g.rows) from gone g), 0), coalesce((select sum(g.bytes) from gone g), 0), (select count(*) from gone)
-  into touched, rows_in, bytes_in, files_in, rows_out, bytes_out, files_out;
+    coalesce((select sum(g.rows) from gone g), 0), coalesce((select sum(g.bytes) from gone g), 0), (select count(*) from gone),
+    coalesce((select bit_xor(g.mark) from gone g), 0) # coalesce((select bit_xor(b.mark) from back b), 0)
+  into touched, rows_in, bytes_in, files_in, rows_out, bytes_out, files_out, marks;
   -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
   delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
-  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), case when cardinality(touched) <= 100000 then touched end, rows_in, bytes_in, rows_out, weft.now(), by);
+  get diagnostics left_over = row_count;
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
+  -- What comes back is made of what it was made of when it was written.
+  insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
+  select version, n, v.org_id, row_number() over (), i.input_id, i.input_version_id, i.input_write, i.partitions
+  from (
+    select distinct i.input_id, i.input_version_id, i.input_write, i.partitions from weft.dataset_write_input i
+    where i.version_id = version and i.number in (
+      select f.added_by from weft.dataset_file f where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to)
+  ) i;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
-    files = o.files + files_in - files_out, written_at = weft.now() where o.id = version;
+    files = o.files + files_in - files_out, content = o.content # marks, written_at = weft.now(),
+    lost_by = case when left_over < cardinality(touched) then n else o.lost_by end where o.id = version;
   perform weft.tell_written(v.dataset_id);
   return n;
 end $$;
@@ -406,28 +495,30 @@ end $$;
 -- name: register_files
 -- A write that makes a version what others have written: the files that were found take the place of those before.
 create function weft.register_files(version bigint, listed json, kept json, hash text, by text) returns bigint language plpgsql as $$
-declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text; changed text[];
+declare v weft.dataset_version; n bigint; touched text[]; before text[]; marks bigint; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
   rows_out := v.rows;
   update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null;
-  with gone as (delete from weft.dataset_partition p where p.version_id = version returning p.partition_key)
-  select array_agg(g.partition_key) into changed from gone g;
+  with removed as (delete from weft.dataset_partition p where p.version_id = version returning p.partition_key)
+  select array_agg(r.partition_key) into before from removed r;
   insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
   select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
   from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
-  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  from weft.dataset_file f
   where f.version_id = version and f.removed_by is null group by f.partition_key;
-  select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files) into touched, rows_in, bytes_in, files_in
+  select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files), coalesce(bit_xor(p.content), 0) into touched, rows_in, bytes_in, files_in, marks
   from weft.dataset_partition p where p.version_id = version;
-  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'register', cardinality(touched), case when cardinality(changed) <= 100000 then changed end, rows_in, bytes_in, rows_out, weft.now(), by);
-  update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash,
-    written_at = weft.now() where o.id = version;
+  insert into weft.dataset_write (
+    version_id, number, org_id, mode, partitions, touched, taken_away, is_whole, rows, bytes, rows_removed, columns, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), touched, weft.without(before, touched), true, rows_in, bytes_in, rows_out,
+    case when hash is distinct from v.schema_hash then kept end, weft.now(), by);
+  update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash, content = marks,
+    lost_by = n, columns_by = case when hash is distinct from v.schema_hash then n else v.columns_by end, written_at = weft.now() where o.id = version;
   perform weft.tell_write(v, named, n, 'register', touched, rows_in, by);
   return n;
 end $$;
@@ -459,6 +550,7 @@ begin
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
 end $$;

@@ -5,7 +5,7 @@ create or replace function weft.publish_live(ended bigint[]) returns void langua
 alter function weft.publish_live reset all;
 
 -- name: offer_nothing
-create or replace function weft.offer_event(event bigint) returns void language sql as '';
+create or replace function weft.offer_events(events bigint[]) returns void language sql as '';
 
 -- name: tell_nobody
 create or replace function weft.tell_written(dataset bigint) returns void language sql as '';
@@ -21,9 +21,16 @@ create or replace view weft.artifact_use as select v.* from (
   union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null
 ) v where v.org_id = coalesce((select weft.current_org()), v.org_id);
 
+-- name: follow_nothing
+update weft.live_source set is_listening = false where kind = 'table';
+drop trigger source_follows on weft.live_source;
+drop trigger source_is_gone on weft.live_source;
+drop function weft.follow_or_leave, weft.leave_table, weft.follow_table, weft.note_rows cascade;
+
 -- name: drop_live
 drop view weft.live_jobs;
-drop function weft.grant_live_to_server, weft.settle_dag, weft.swap_dag, weft.turn_live_job, weft.route_input, weft.hint_live;
+drop function weft.grant_live_to_server, weft.collect_dag, weft.advance_backfill, weft.unit_of_partition, weft.swap_when_caught_up,
+  weft.standing_of_live_job, weft.settle_dag, weft.swap_dag, weft.move_live_tag, weft.turn_live_job, weft.route_input, weft.hint_live;
 alter table weft.live_dag drop column version_id, drop column building_id;
-drop table weft.staged_live, weft.operator_state, weft.live_unit, weft.live_source, weft.live_output, weft.live_input,
+drop table weft.live_file, weft.live_backfill, weft.staged_live, weft.operator_state, weft.live_unit, weft.live_source, weft.live_output, weft.live_input,
   weft.dag_version_dataset, weft.dag_version_job, weft.live_job, weft.dag_version, weft.live_dag;

@@ -62,6 +62,8 @@ create table weft.live_job (
   dag_id bigint not null,
   name text not null,
   config_hash text not null,
+  -- How often it was asked to begin anew; a part of the hash.
+  nonce int not null default 0,
   activation text not null check (activation in ('source', 'reactive')),
   runtime text not null check (runtime in ('worker', 'inline')),
   operator text not null,
@@ -96,10 +98,12 @@ create table weft.live_job (
 create index live_job_active on weft.live_job (id) where state <> 'stopped';
 
 -- name: dag_version_job
+-- A job of a version, and how it is executed there: what does not change what its datasets have is not a part of its hash.
 create table weft.dag_version_job (
   dag_version_id bigint not null,
   live_job_id bigint not null,
   org_id bigint not null,
+  settings json not null,
   primary key (dag_version_id, live_job_id),
   foreign key (org_id, dag_version_id) references weft.dag_version (org_id, id) on delete cascade,
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
@@ -157,6 +161,9 @@ create table weft.live_output (
   foreign key (org_id, version_id) references weft.dataset_version (org_id, id)
 );
 
+-- name: live_output_dataset
+create index live_output_dataset on weft.live_output (dataset_id);
+
 -- name: live_output_version
 create index live_output_version on weft.live_output (version_id);
 
@@ -178,6 +185,14 @@ create table weft.live_source (
   missed bigint not null default 0,
   event text,
   match jsonb,
+  -- How those sign who send such events without a token.
+  hook json,
+  -- Of a table: its name as it was written, which of its columns are told, and which table that is while it is followed.
+  table_name text,
+  columns text[],
+  followed oid,
+  -- How many units were open and not new at the last turn.
+  backlog int not null default 0,
   -- Where in what comes it is said which unit it belongs behind.
   lane text[],
   -- No slice begins before; whether the last has found that nothing more is there.
@@ -207,6 +222,10 @@ create table weft.live_unit (
   since timestamptz not null default weft.now(),
   run_at timestamptz,
   task_id bigint,
+  -- Whether it is of what stood there when the job began: until none of these is left, the job has not caught up.
+  is_boot boolean not null default false,
+  -- The backfill that has made it.
+  backfill_id bigint,
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
@@ -245,6 +264,21 @@ create table weft.operator_state (
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
 ) with (fillfactor = 70);
 
+-- name: live_file
+-- A file as a source has seen it last, and whether there has been a unit of it.
+create table weft.live_file (
+  live_job_id bigint not null,
+  -- In the order in which folders and buckets are looked through.
+  path text collate "C" not null check (length(path) between 1 and 600),
+  org_id bigint not null,
+  -- What is another when the file is.
+  tag text not null,
+  is_emitted boolean not null,
+  seen_at timestamptz not null default weft.now(),
+  primary key (live_job_id, path),
+  foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
+);
+
 -- name: staged_live
 -- What an attempt is about to change of its live job: published by the transaction that completes its task.
 create table weft.staged_live (
@@ -255,6 +289,10 @@ create table weft.staged_live (
   -- Each with the version that was seen, 0 for none.
   states json not null default '[]',
   units json not null default '[]',
+  -- What receivers outside are told, each in the order of its key.
+  callbacks json not null default '[]',
+  -- Each with its tag; without one it is gone.
+  files json not null default '[]',
   rest interval,
   is_caught_up boolean,
   primary key (task_id, attempt),
@@ -315,6 +353,22 @@ begin
     from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
       with ordinality as x (lane, kind, dedupe_key, said, place)
     order by x.place on conflict do nothing;
+    -- A version that is built beside the one in effect tells nobody.
+    insert into weft.outbox (org_id, kind, payload, ordering_key, actor)
+    select told.org_id, 'callback', x.payload, 'live:' || j.id || ':' || x.key, j.actor
+    from weft.live_job j join weft.live_dag d on d.id = j.dag_id
+      cross join rows from (json_to_recordset(told.callbacks) as (key text, payload json)) with ordinality as x (key, payload, place)
+    where j.id = told.live_job_id and (d.version_id is null
+      or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))
+    order by x.place;
+    if json_array_length(told.files) > 0 then
+      delete from weft.live_file f using json_to_recordset(told.files) as x (path text, tag text)
+      where x.tag is null and f.live_job_id = told.live_job_id and f.path = x.path;
+      insert into weft.live_file (live_job_id, path, org_id, tag, is_emitted)
+      select told.live_job_id, x.path, told.org_id, x.tag, x.is_emitted
+      from json_to_recordset(told.files) as x (path text, tag text, is_emitted boolean) where x.tag is not null
+      on conflict (live_job_id, path) do update set tag = excluded.tag, is_emitted = excluded.is_emitted, seen_at = excluded.seen_at;
+    end if;
     if told.rest is not null or told.is_caught_up is not null then
       update weft.live_source o set rest_until = weft.now() + told.rest,
         caught_up_at = case when told.is_caught_up then coalesce(o.caught_up_at, weft.now()) else o.caught_up_at end
@@ -326,15 +380,31 @@ begin
   perform weft.hint_live();
 end $$;
 
--- name: offer_event
--- An event that was accepted becomes a unit of each source that listens for such ones.
-create or replace function weft.offer_event(event bigint) returns void language plpgsql as $$
+-- name: offer_events
+-- Events that were accepted become units of each source that listens for such ones. Void, with all that the transaction does, when
+-- one of these has no room for more: whoever sends is told, and comes again.
+create or replace function weft.offer_events(events bigint[]) returns void language plpgsql
+  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare crowded text;
 begin
+  select d.name || '/' || j.name into crowded
+  from (
+    select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+    where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
+    join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
+  where s.backlog + (
+    select count(*) from (
+      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
+    ) >= j.max_backlog
+  limit 1;
+  if crowded is not null then
+    raise exception '%', crowded using errcode = 'WF008';
+  end if;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
   select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-  where e.id = offer_event.event and (s.match is null or e.payload @> s.match) on conflict do nothing;
+  where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
   if found then
     perform weft.hint_live();
   end if;
@@ -365,11 +435,12 @@ begin
       select p.partition_key as key from weft.dataset_partition p
       where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
     ), added as (
-      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since, is_boot)
       select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
         case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
-        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now()
-      from standing s order by s.key on conflict do nothing
+        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now(), true
+      from standing s order by s.key
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true
     )
     select count(*), max(s.key) into made, last_key from standing s;
     update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
@@ -379,12 +450,11 @@ begin
   end if;
   if l.strategy = 'partition' then
     with written as materialized (
-      select w.number, w.keys, w.written_at from weft.dataset_write w
+      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), touched as (
       select k.key, max(w.number) as number, min(w.written_at) as since from written w cross join lateral (
-        select unnest(w.keys) as key union all
-        select p.partition_key from weft.dataset_partition p where w.keys is null and p.version_id = v.id and p.last_write >= w.number) k
+        select unnest(w.keys) as key) k
       group by k.key
     ), added as (
       insert into weft.live_unit as u (org_id, live_job_id, lane, kind, dedupe_key, said, since)
@@ -396,7 +466,7 @@ begin
     select count(*), max(w.number) into made, last from written w;
   else
     with written as materialized (
-      select w.number, w.keys, w.written_at from weft.dataset_write w
+      select w.number, w.touched || w.taken_away as keys, w.written_at from weft.dataset_write w
       where w.version_id = v.id and w.number > i.routed_write order by w.number limit room
     ), added as (
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
@@ -422,7 +492,7 @@ create function weft.turn_live_job(job bigint, room int, is_thorough boolean, ou
   set enable_mergejoin = off set jit = off as $$
 declare
   l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; others bigint[]; barrier bigint;
-  first bigint;  at_place int; is_asked boolean; settled int; problem text;
+  first bigint;  at_place int; is_asked boolean; settled int; standing int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -479,7 +549,7 @@ begin
     -- A source that goes on for ever does so in slices, one after the other.
     insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, run_at)
     select l.org_id, job, '', 'slice', 'slice', '{}', s.rest_until from weft.live_source s
-    where s.live_job_id = job and s.kind in ('continuous', 'files')
+    where s.live_job_id = job and s.kind in ('continuous', 'files') and open_units < l.max_backlog
       and not exists (select 1 from weft.live_unit u where u.live_job_id = job and u.lane = '' and u.kind = 'slice') on conflict do nothing;
   end if;
 
@@ -519,7 +589,11 @@ begin
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
       insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
-      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts, l.handler, l.timeout, l.heartbeat_timeout, l.actor
+      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts,
+        -- What looks for files is the same for all, and what it finds is the operator's.
+        case when c.kind = 'slice' and exists (select 1 from weft.live_source s where s.live_job_id = job and s.kind = 'files')
+          then 'live.scan_files' else l.handler end,
+        l.timeout, l.heartbeat_timeout, l.actor
       from chosen c
     ), params as (
       insert into weft.task_params (id, org_id, params)
@@ -537,6 +611,13 @@ begin
   end if;
   update weft.live_unit u set state = 'ready' where u.id = any (heads) and u.state in ('new', 'waiting');
 
+  -- By this it is told whether there is room for more events.
+  if exists (select 1 from weft.live_source s where s.live_job_id = job and s.event is not null) then
+    select count(*) into standing from (
+      select 1 from weft.live_unit u where u.live_job_id = job and u.state in ('waiting', 'ready', 'running', 'held') limit l.max_backlog) o;
+    update weft.live_source s set backlog = standing where s.live_job_id = job and s.backlog <> standing;
+  end if;
+
   running := running + begun;
   gone := gone - case l.on_failure when 'skip' then lost else 0 end;
   update weft.live_job j set completed = j.completed + gone, last_active_at = case when running > 0 or gone > 0 then weft.now() else j.last_active_at end,
@@ -548,39 +629,6 @@ begin
       else j.state end
   where j.id = job and (gone > 0 or begun > 0 or j.state = 'draining' or running > 0 and j.last_active_at < weft.now() - interval '1 second'
     or j.state <> 'idle' and j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at) or j.state = 'pending' and j.activation = 'source');
-end $$;
-
--- name: swap_dag
--- Lets readers see the datasets of a version of a DAG, all at once: what it does not consist of drains, what it does goes on.
-create function weft.swap_dag(dag bigint, to_version bigint) returns void language plpgsql as $$
-declare d weft.live_dag; each record;
-begin
-  select * into strict d from weft.live_dag o where o.id = dag for no key update;
-  for each in select p.dataset_id, p.version_id from weft.dag_version_dataset p where p.dag_version_id = to_version order by p.dataset_id loop
-    perform weft.make_current(each.dataset_id, each.version_id);
-  end loop;
-  update weft.dag_version v set state = 'retired', retired_at = weft.now() where v.id = d.version_id and v.id <> to_version;
-  update weft.dag_version v set state = 'abandoned', retired_at = weft.now() where v.id = d.building_id and v.id <> to_version;
-  update weft.dag_version v set state = 'live', live_at = weft.now(), retired_at = null where v.id = to_version;
-  update weft.live_dag o set version_id = to_version, building_id = null where o.id = dag;
-  perform weft.settle_dag(dag);
-end $$;
-
--- name: settle_dag
--- Lets those jobs of a DAG go on that belong to the version in effect or to the one being built, and the others drain.
-create function weft.settle_dag(dag bigint) returns void language plpgsql as $$
-declare wanted bigint[];
-begin
-  perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
-  wanted := array(
-    select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id) where d.id = dag);
-  update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
-  update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
-  update weft.live_source s set is_listening = true from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id = any (wanted) and not s.is_listening;
-  update weft.live_source s set is_listening = false, deaf_since = weft.now() from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id <> all (wanted) and s.is_listening;
-  perform weft.hint_live();
 end $$;
 
 -- name: view_live_jobs
@@ -607,7 +655,8 @@ create function weft.grant_live_to_server(role regrole) returns void language pl
 begin
   execute format('grant select on weft.live_jobs to %s', role);
   execute format('grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset, '
-    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live to %s', role);
+    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live, '
+    'weft.live_backfill, weft.live_file to %s', role);
 end $$;
 
 -- name: only_the_owner_grants

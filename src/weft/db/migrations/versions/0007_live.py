@@ -12,6 +12,8 @@ down_revision = "0006"
 def upgrade() -> None:
     """Add live DAGs, and let their tasks publish what they have changed with their outcomes."""
     apply_sql("0007_live.sql")
+    apply_sql("0007_deploying.sql")
+    apply_sql("0007_following.sql")
     note_digest(revision)
 
 

@@ -1,0 +1,134 @@
+"""Computes partitions anew that live jobs have computed before: some of them at once, or many, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from weft.catalog.dataset_writing import check_partition
+from weft.core.checks import MAX_ID, check_number
+from weft.core.errors import InvalidInput, NotFound
+from weft.live.acting import SQL
+from weft.live.looking import find_job, require_dag
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import Database, type_Connection
+
+# So many partitions may be named one by one.
+MOST_KEYS = 1000
+_IN_ROUND = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBackfill:
+    """Partitions of a job's input that are computed anew: ``made`` of them have a unit, ``running`` are not done.
+
+    ``held`` of these have failed, and wait for somebody.
+    """
+
+    id: int
+    job: str
+    first_key: str | None
+    last_key: str | None
+    at_once: int
+    partitions: int
+    made: int
+    running: int
+    held: int
+    created_at: datetime
+    ended_at: datetime | None
+    cancelled_at: datetime | None
+    actor: str
+
+
+async def rematerialize(
+    conn: type_Connection, org_id: int, dag: str, job: str, partitions: Sequence[str], actor: str
+) -> int:
+    """Compute partitions of a job's input anew, as these are by now; return how many were not asked for already."""
+    keys = sorted({check_partition(key) for key in partitions})
+    check_number(len(keys), "partitions", 1, MOST_KEYS)
+    found, source = await _input(conn, org_id, dag, job)
+    unknown = [row["key"] for row in await conn.fetch(SQL.unknown_partitions, org_id, source["version_id"], keys)]
+    if unknown:
+        raise InvalidInput("partitions", f"{source['name']} has no partition {unknown[0]!r}")
+    await conn.fetchval(SQL.lock_job, org_id, found["id"])
+    count: int = await conn.fetchval(SQL.compute_partitions, org_id, found["id"], source["place"], keys)
+    told = {"partitions": keys[:100], "count": len(keys)}
+    await audit.record_named(conn, org_id, actor, AuditVerb.RERUN, "live_dag", f"{dag}:{job}", told)
+    await conn.execute(SQL.hint)
+    return count
+
+
+async def backfill(
+    conn: type_Connection, org_id: int, dag: str, job: str, first: str | None, last: str | None, at_once: int,
+    actor: str, *, dry_run: bool = False,
+) -> LiveBackfill:  # fmt: skip
+    """Compute all partitions of a job's input anew, or those from one key to another, so many at a time."""
+    for key, field in ((first, "first"), (last, "last")):
+        if key is not None:
+            check_partition(key)
+            if first is not None and last is not None and first > last:
+                raise InvalidInput(field, f"{first!r} comes after {last!r}: the keys are compared as texts")
+    check_number(at_once, "at_once", 1, 1000)
+    found, source = await _input(conn, org_id, dag, job)
+    count = await conn.fetchval(SQL.count_partitions, org_id, source["version_id"], first, last)
+    if not count:
+        raise InvalidInput("first", f"{source['name']} has no partition there")
+    if dry_run:
+        now = await conn.fetchval(SQL.now)
+        return LiveBackfill(0, found["name"], first, last, at_once, count, 0, 0, 0, now, None, None, actor)
+    made = await conn.fetchval(
+        SQL.add_backfill, org_id, found["id"], source["place"], first, last, at_once, count, actor
+    )
+    told = {"backfill": str(made), "partitions": count}
+    await audit.record_named(conn, org_id, actor, AuditVerb.RERUN, "live_dag", f"{dag}:{job}", told)
+    await conn.fetchval(SQL.advance_backfill, made)
+    row = await conn.fetchrow(SQL.backfills, org_id, dag, MAX_ID, made, 1)
+    assert row is not None
+    return LiveBackfill(**row)
+
+
+async def list_backfills(
+    conn: type_Connection, org_id: int, dag: str, *, before: int | None, limit: int
+) -> list[LiveBackfill]:
+    """Return the backfills of a DAG, the newest first."""
+    await require_dag(conn, org_id, dag)
+    highest = MAX_ID if before is None else check_number(before, "before", 0, MAX_ID)
+    return [LiveBackfill(**row) for row in await conn.fetch(SQL.backfills, org_id, dag, highest, None, limit)]
+
+
+async def cancel(conn: type_Connection, org_id: int, backfill_id: int, actor: str) -> None:
+    """Let nothing more begin by a backfill; units that have begun go on."""
+    job_id = await conn.fetchval(SQL.cancel_backfill, org_id, backfill_id)
+    if job_id is None:
+        raise NotFound("backfill", backfill_id, "it has ended, or never was; see `weft live backfills DAG`")
+    await conn.fetchval(SQL.lock_job, org_id, job_id)
+    await conn.execute(SQL.leave_units, org_id, backfill_id)
+    await audit.record_many(conn, org_id, actor, AuditVerb.CANCEL, "backfill", [backfill_id])
+    await conn.execute(SQL.hint)
+
+
+async def run_once(database: Database) -> int:
+    """Let open backfills go on; return how many units were made. Any number may do so at once."""
+    made = 0
+    for row in await database.read(lambda conn: conn.fetch(SQL.open_backfills, _IN_ROUND)):
+        made += await database.run(lambda conn, id=row["id"]: conn.fetchval(SQL.advance_backfill, id))  # type: ignore[misc]
+    return made
+
+
+async def _input(conn: type_Connection, org_id: int, dag: str, job: str) -> tuple[Record, Record]:
+    """Return a job, and the input by whose partitions it is told what to compute anew."""
+    found = await find_job(conn, org_id, dag, job)
+    if found["activation"] == "source":
+        what = f"{job} is a source, and reads nothing that it could compute anew: give --all to begin its datasets anew"
+        raise InvalidInput("job", what)
+    source = await conn.fetchrow(SQL.input, org_id, found["id"], None)
+    if source is None:
+        raise InvalidInput("job", f"nothing has been written yet that {job} reads")
+    return found, source

@@ -1,0 +1,168 @@
+"""What a deploy would do: which jobs go on, which are built anew, which datasets that touches, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from weft.flow.live.identity import JobMeaning
+from weft.flow.problems import dotted
+
+# So many fields of one job are named.
+_MOST_FIELDS = 20
+# How settings are written that the database calls otherwise.
+_WRITTEN = {
+    "rank": "priority", "queue_id": "queue", "timeout": "timeout_seconds", "idle_after": "idle_timeout",
+    "heartbeat_timeout": "heartbeat_timeout_seconds", "max_concurrency": "scaling.max_concurrency",
+    "max_backlog": "scaling.max_backlog",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What becomes of a job.
+
+    It is ``unchanged``; ``adjusted``, when only how it is executed changes; ``changed`` and built anew, by its own
+    ``fields`` or by what the jobs ``upstream`` of it write; ``new``; or ``removed``. ``resumed`` are those that were
+    deployed before with this very meaning, and go on where they were.
+    """
+
+    name: str
+    action: str
+    fields: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPlan:
+    """What becomes of a dataset: ``reused`` with its ``version``, ``rebuilt`` beside it, ``new``, or ``left`` as it is.
+
+    ``job`` is who writes it, of one that is left who did.
+    """
+
+    name: str
+    action: str
+    job: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """A dataset from outside of the DAG that a job reads, and who writes it, if anybody does."""
+
+    name: str
+    job: str
+    producer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Who reads a dataset that is built anew: a job of another live DAG, or a node of a workflow with its schedule."""
+
+    kind: str
+    name: str
+    node: str
+    dataset: str
+    schedule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeployPlan:
+    """What a deploy would do, or has done; nothing where it ``changes`` nothing.
+
+    ``version`` is the number that it gets, ``base`` that of the version in effect, ``replaces`` that of one which is
+    being built and given up for it. With ``at_once`` it is in effect with the deploy itself: nothing must catch up.
+    """
+
+    dag: str
+    changes: bool
+    version: int
+    base: int | None
+    replaces: int | None
+    at_once: bool
+    jobs: tuple[JobPlan, ...]
+    datasets: tuple[DatasetPlan, ...]
+    inputs: tuple[InputPlan, ...]
+    touched: tuple[Touched, ...]
+    warnings: tuple[str, ...]
+
+
+class Deployed(NamedTuple):
+    """A job that is in effect: what it means, and how it is executed."""
+
+    config_hash: str
+    nonce: int
+    document: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+def nonces_of(
+    jobs: Mapping[str, JobMeaning], before: Mapping[str, Deployed], highest: Mapping[str, int], anew: Sequence[str]
+) -> dict[str, int]:
+    """Return how often each job began anew: as it is, or once more than ever for those that are to do so."""
+    return {
+        name: highest.get(name, 0) + 1 if name in anew else before[name].nonce if name in before else 0 for name in jobs
+    }
+
+
+def plan_jobs(
+    jobs: Mapping[str, JobMeaning], hashes: Mapping[str, str], settings: Mapping[str, Mapping[str, Any]],
+    before: Mapping[str, Deployed], known: frozenset[tuple[str, str]], anew: Sequence[str],
+) -> tuple[JobPlan, ...]:  # fmt: skip
+    """Return what becomes of each job, in the order of the document, and then of those that are removed."""
+    found = []
+    for name, job in jobs.items():
+        if (old := before.get(name)) is None:
+            found.append(JobPlan(name, "new", resumed=(name, hashes[name]) in known))
+        elif old.config_hash == hashes[name]:
+            fields = tuple(_WRITTEN.get(each, each) for each in _differing(old.settings, settings[name]))
+            found.append(JobPlan(name, "adjusted" if fields else "unchanged", fields))
+        else:
+            fields = (*_differing(old.document, job.document), *(("anew",) if name in anew else ()))
+            upstream = tuple(
+                each for each in job.upstream if each not in before or before[each].config_hash != hashes[each]
+            )
+            found.append(JobPlan(name, "changed", fields, upstream, (name, hashes[name]) in known))
+    found += [JobPlan(name, "removed") for name in before if name not in jobs]
+    return tuple(found)
+
+
+def plan_datasets(
+    jobs: Mapping[str, JobMeaning], hashes: Mapping[str, str], before: Mapping[str, Deployed],
+    versions: Mapping[str, int], there: Mapping[str, int | None],
+) -> tuple[DatasetPlan, ...]:  # fmt: skip
+    """Return what becomes of each dataset that jobs write, or wrote.
+
+    ``versions`` are the numbers of those that a job of this very meaning has written, ``there`` all that there are,
+    with the versions that are current.
+    """
+    found = []
+    for name, job in jobs.items():
+        is_same = name in before and before[name].config_hash == hashes[name]
+        for dataset in job.outputs:
+            if dataset in versions:
+                found.append(DatasetPlan(dataset, "reused", name, versions[dataset]))
+            elif is_same:
+                found.append(DatasetPlan(dataset, "reused", name, there.get(dataset)))
+            else:
+                action = "new" if there.get(dataset) is None else "rebuilt"
+                found.append(DatasetPlan(dataset, action, name, there.get(dataset)))
+    written = {dataset for job in jobs.values() for dataset in job.outputs}
+    for name, old in before.items():
+        left = [each for each in old.document["outputs"] if each not in written]
+        found += [DatasetPlan(dataset, "left", name, there.get(dataset)) for dataset in left]
+    return tuple(found)
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return which fields differ, as they are written."""
+    found: list[str] = []
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            found += [dotted((key, each)) for each in _differing(before, after)]
+        elif before != after:
+            found.append(key)
+    return tuple(found[:_MOST_FIELDS])

@@ -1,0 +1,1 @@
+"""The operators of live DAGs that come with Weft."""

@@ -1,0 +1,165 @@
+"""The operator `alert_evaluate`: rows for which a condition holds become alerts, each once, with their end."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+from weft.core.errors import InvalidInput
+from weft.flow.live.configs import AlertEvaluate
+from weft.worker.operators.changes import CHANGES, inputs_named, rows_said
+from weft.worker.operators.configured import configured
+from weft.worker.operators.numbered import quoted
+from weft.worker.operators.querying import rows_of, tables_in
+
+if TYPE_CHECKING:
+    from weft.worker.datasets import DatasetFiles
+    from weft.worker.live import LiveContext
+
+# Keys share so many slots of the state: those that have nothing in common mostly change side by side.
+_SLOTS = 64
+_HOLDS = "\u2063holds"
+_PLACE = re.compile(r"\{(\w+)\}")
+_ALERTS = pa.schema([
+    ("alert_id", pa.string()), ("at", pa.timestamp("us", "UTC")), ("state", pa.string()), ("severity", pa.string()),
+    ("key", pa.string()), ("message", pa.string()), ("row", pa.string()),
+])  # fmt: skip
+
+
+async def run(live: LiveContext) -> dict[str, Any]:
+    """Look at the rows of a unit; at those that were there before the job was only if the DAG says so."""
+    config = configured(live, AlertEvaluate)
+    if live.unit.kind == "bootstrap" and not config.history:
+        return {"alerts": 0}
+    evaluation = _Evaluation(live, config)
+    for row in await _rows(live, config):
+        await evaluation.look(row)
+    return {"alerts": await evaluation.tell()}
+
+
+async def _rows(live: LiveContext, config: AlertEvaluate) -> list[dict[str, Any]]:
+    """Return the rows, each with whether the condition holds, in their order."""
+    query = config.query or f"select * from {CHANGES}"
+    names = await tables_in(live, query, "config.query")
+    with ExitStack() as stack:
+        tables: dict[str, DatasetFiles] = await inputs_named(live, names, {}, "config.query")
+        if CHANGES in names and "dataset" in live.unit.said:
+            tables[CHANGES] = await live.changed_files()
+        elif CHANGES in names:
+            tables |= stack.enter_context(rows_said(live))
+        order = "" if config.order_by is None else f"\norder by {quoted(config.order_by)}"
+        asked = f"select *, coalesce((\n{config.condition}\n), false) as {quoted(_HOLDS)} from (\n{query}\n){order}"
+        return await rows_of(live, asked, tables, "config.condition")
+
+
+class _Evaluation:
+    """The alerts of one unit: what of each key was so far, and what comes of it."""
+
+    def __init__(self, live: LiveContext, config: AlertEvaluate) -> None:
+        self._live = live
+        self._config = config
+        self._now = datetime.now(UTC)
+        self._slots: dict[str, dict[str, Any]] = {}
+        self._alerts: list[dict[str, Any]] = []
+
+    async def look(self, row: dict[str, Any]) -> None:
+        """Note whether the condition holds for the next row of its key."""
+        holds = bool(row.pop(_HOLDS))
+        key = {name: _plain(row.get(name)) for name in self._config.key}
+        text = orjson.dumps(key).decode()
+        slot = await self._slot(text)
+        known = slot.get(text, {})
+        if self._config.order_by is not None:
+            position = _position(row.get(self._config.order_by), self._config.order_by)
+            if "seen" in known and position <= known["seen"]:
+                return
+            known["seen"] = position
+        known["streak"] = known.get("streak", 0) + 1 if holds else 0
+        if not known.get("is_firing") and known["streak"] >= self._config.for_ and self._is_cool(known):
+            known |= {"is_firing": True, "number": known.get("number", 0) + 1, "fired_at": self._now.isoformat()}
+            self._add("firing", known["number"], key, text, row)
+        elif known.get("is_firing") and not holds:
+            known["is_firing"] = False
+            if self._config.resolved:
+                self._add("resolved", known["number"], key, text, row)
+        slot[text] = known
+
+    async def tell(self) -> int:
+        """Write the alerts, remember what is so now, and let receivers be told, all with the end of the task."""
+        if self._slots:
+            await self._live.set_states(self._slots)
+        if not self._alerts:
+            return 0
+        rows = [{name: alert[name] for name in _ALERTS.names} for alert in self._alerts]
+        table = pa.Table.from_pylist(rows, schema=_ALERTS)
+        if self._live.outputs:
+            await self._live.write(table, partition=self._now.date().isoformat())
+        if self._config.callback_url is not None:
+            for alert in self._alerts:
+                await self._live.call_back(self._config.callback_url, _told(alert), key=_short(alert["key"]))
+        return len(rows)
+
+    async def _slot(self, text: str) -> dict[str, Any]:
+        name = f"alerts:{int.from_bytes(hashlib.sha256(text.encode()).digest()[:2], 'big') % _SLOTS}"
+        if name not in self._slots:
+            self._slots[name] = dict(await self._live.state(name) or {})
+        return self._slots[name]
+
+    def _is_cool(self, known: Mapping[str, Any]) -> bool:
+        if "fired_at" not in known or not self._config.cooldown:
+            return True
+        return (self._now - datetime.fromisoformat(known["fired_at"])).total_seconds() >= self._config.cooldown
+
+    def _add(self, state: str, number: int, key: dict[str, Any], text: str, row: dict[str, Any]) -> None:
+        shown = {name: _plain(value) for name, value in row.items()}
+        words = {"dag": self._live.dag, "job": self._live.job, "state": state, "severity": self._config.severity}
+        words |= {name: str(value) for name, value in shown.items()}
+        message = _PLACE.sub(lambda found: words.get(found[1], found[0]), self._config.message)
+        self._alerts.append({
+            "alert_id": f"{_short(text)}#{number}:{state}", "at": self._now, "state": state,
+            "severity": self._config.severity, "key": text, "message": message,
+            "row": orjson.dumps(shown).decode(), "told": {
+                "event": f"alert.{state}", "dag": self._live.dag, "job": self._live.job, "key": key, "row": shown,
+            },
+        })  # fmt: skip
+
+
+def _told(alert: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a receiver is told of an alert."""
+    same = {name: alert[name] for name in ("alert_id", "state", "severity", "message")}
+    return {**alert["told"], **same, "at": alert["at"].isoformat()}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    return (
+        value
+        if value is None or isinstance(value, (bool, int, float, str))
+        else orjson.loads(orjson.dumps(value, default=str))
+    )
+
+
+def _position(value: Any, column: str) -> Any:
+    """Return where a row stands, as something that can be compared and remembered."""
+    match value:
+        case bool() | None:
+            raise InvalidInput("config.order_by", f"{column} has a value by which rows have no order: {value!r}")
+        case int() | float() | str():
+            return value
+        case datetime():
+            return value.timestamp()
+        case date():
+            return value.toordinal()
+        case _:
+            return float(value)

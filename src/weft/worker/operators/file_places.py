@@ -1,0 +1,219 @@
+"""Where files arrive: a folder of the machine, or a prefix of a bucket, looked through in the order of their paths."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from weft.core.errors import InvalidInput
+from weft.core.json import text_problem
+from weft.flow.globs import compiled, is_deep
+from weft.live.staging import LONGEST_PATH
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+_S3 = "s3://"
+# What is still being written, by the names that programs give it.
+_UNFINISHED = (".tmp", ".part", ".partial", ".filepart", ".crdownload", ".swp", "~")
+_TIMEOUT = timedelta(minutes=1)
+# The names of folders whose round goes on: of so many, and for so many seconds. To read a million takes a while.
+_LISTED, _LISTED_FOR = 4, 600.0
+_listed: dict[tuple[str, str], tuple[float, list[str]]] = {}
+
+
+class FoundFile(NamedTuple):
+    """A file by its path within the place; ``tag`` is another when the file is."""
+
+    path: str
+    size: int
+    mtime: datetime
+    tag: str
+
+
+class Looked(NamedTuple):
+    """The next files, in order, and the path up to which these are all; None: to the end."""
+
+    files: list[FoundFile]
+    until: str | None
+
+
+class FilePlace(Protocol):
+    """Where files arrive."""
+
+    is_whole_at_once: bool
+
+    def look(self, after: str, most: int, at_once: int) -> Iterator[Looked]:
+        """Yield the files after a path, so many at once, and no more than ``most`` of them."""
+
+    def address(self, path: str) -> str:
+        """Return where a file is, for whoever reads it."""
+
+
+def place_at(path: str, pattern: str, roots: Sequence[str]) -> FilePlace:
+    """Return the place at a folder or an ``s3://…``; raises `InvalidInput` outside of what a worker may read."""
+    if path.startswith(_S3):
+        bucket = path.rstrip("/")
+        if not any(bucket == root or bucket.startswith(f"{root}/") for root in _roots(roots, is_bucket=True)):
+            raise _closed(path)
+        return BucketPlace(bucket, pattern)
+    if ".." in Path(path).parts or not os.path.isabs(path):
+        raise InvalidInput("source.path", f"{path}: must be a whole path without `..`")
+    real = os.path.realpath(path)
+    if not any(_is_within(real, os.path.realpath(root)) for root in _roots(roots, is_bucket=False)):
+        raise _closed(path)
+    return FolderPlace(real, path, pattern)
+
+
+def _roots(roots: Sequence[str], *, is_bucket: bool) -> list[str]:
+    return [root.rstrip("/") or "/" for root in roots if root.startswith(_S3) == is_bucket]
+
+
+def _is_within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _closed(path: str) -> InvalidInput:
+    return InvalidInput(
+        "source.path", f"{path} is not within WEFT_FILES_ROOTS of this worker: whoever runs it may add the folder there"
+    )
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether a file is still being written, or hidden, by its name."""
+    return path.rpartition("/")[2].startswith(".") or path.lower().endswith(_UNFINISHED)
+
+
+def _can_be_kept(path: str) -> bool:
+    return not is_unfinished(path) and len(path) <= LONGEST_PATH and text_problem(path) is None
+
+
+class FolderPlace:
+    """A folder of this machine; links in it are not followed, for they may lead anywhere."""
+
+    is_whole_at_once = False
+
+    def __init__(self, real: str, path: str, pattern: str) -> None:
+        self._real, self._path, self._pattern = real, path.rstrip("/"), compiled(pattern)
+        self._key = real, pattern
+        self._is_deep = is_deep(pattern)
+
+    def look(self, after: str, most: int, at_once: int) -> Iterator[Looked]:
+        """Yield the files after a path: all names are read first, and each file is looked at when it is its turn."""
+        names = self._all_names(after)
+        begin = bisect_right(names, after)
+        for first in range(begin, max(begin + 1, min(begin + most, len(names))), at_once):
+            part = names[first : first + at_once]
+            until = part[-1] if first + at_once < len(names) else None
+            if until is None:
+                _listed.pop(self._key, None)
+            yield Looked([found for name in part if (found := self._found(name)) is not None], until)
+
+    def address(self, path: str) -> str:
+        """Return the whole path of a file."""
+        return f"{self._path}/{path}"
+
+    def _all_names(self, after: str) -> list[str]:
+        """Return all names in order; amid a round they are those of its beginning, where this process has these."""
+        read_at, names = _listed.get(self._key, (0.0, []))
+        if after and read_at > time.monotonic() - _LISTED_FOR:
+            return names
+        try:
+            names = sorted(self._names(""))
+        except OSError as problem:
+            raise InvalidInput("source.path", f"{self._path} cannot be read: {problem.strerror}") from None
+        for key in [*_listed][: max(0, len(_listed) - _LISTED + 1)]:
+            _listed.pop(key, None)
+        _listed[self._key] = time.monotonic(), names
+        return names
+
+    def _names(self, within: str) -> Iterator[str]:
+        try:
+            entries = os.scandir(os.path.join(self._real, within))
+        except OSError:
+            if not within:
+                raise
+            # A folder that was taken away meanwhile, or that nobody may see.
+            return
+        with entries:
+            for entry in entries:
+                name = within + entry.name
+                if self._is_deep and entry.is_dir(follow_symlinks=False):
+                    yield from self._names(f"{name}/")
+                elif self._pattern.fullmatch(name) and _can_be_kept(name):
+                    yield name
+
+    def _found(self, name: str) -> FoundFile | None:
+        try:
+            seen = os.stat(os.path.join(self._real, name), follow_symlinks=False)
+        except OSError:
+            return None
+        if not stat.S_ISREG(seen.st_mode):
+            return None
+        mtime = datetime.fromtimestamp(seen.st_mtime, UTC)
+        return FoundFile(name, seen.st_size, mtime, f"{seen.st_mtime_ns}:{seen.st_size}")
+
+
+class BucketPlace:
+    """A prefix of a bucket, whose objects are whole as soon as they are there."""
+
+    is_whole_at_once = True
+
+    def __init__(self, url: str, pattern: str) -> None:
+        from obstore.exceptions import BaseError
+        from obstore.store import S3Store
+
+        from weft.db.bucket_problems import allows_http
+
+        self._url, self._pattern, self._refused = url, compiled(pattern), BaseError
+        bucket, _, prefix = url.removeprefix(_S3).partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        try:
+            options = {"allow_http": allows_http(os.environ), "timeout": _TIMEOUT}
+            self._store = S3Store(bucket, client_options=options)  # type: ignore[arg-type]
+        except (BaseError, ValueError):
+            # The problem may repeat a secret.
+            raise InvalidInput(
+                "source.path", f"{url} cannot be opened with the AWS variables of the worker's environment"
+            ) from None
+
+    def look(self, after: str, most: int, at_once: int) -> Iterator[Looked]:
+        """Yield the objects after a path, as the bucket lists them; those that are not meant count too."""
+        found: list[FoundFile] = []
+        for looked, (path, each) in enumerate(self._objects(after), 1):
+            if self._is_wanted(path):
+                mtime, size = each["last_modified"], each["size"]
+                found.append(FoundFile(path, size, mtime, each["e_tag"] or f"{mtime.timestamp()}:{size}"))
+            if looked % at_once == 0 or looked == most:
+                yield Looked(found, path)
+                found = []
+            if looked == most:
+                return
+        yield Looked(found, None)
+
+    def _objects(self, after: str) -> Iterator[tuple[str, ObjectMeta]]:
+        import obstore
+
+        offset = f"{self._prefix}{after}" if after else None
+        try:
+            for page in obstore.list(self._store, prefix=self._prefix or None, offset=offset, chunk_size=1000):
+                for each in page:
+                    yield str(each["path"]).removeprefix(self._prefix), each
+        except self._refused as problem:
+            from weft.db.bucket_problems import problem_of
+
+            raise InvalidInput("source.path", f"{self._url} cannot be listed: {problem_of(problem)}") from None
+
+    def address(self, path: str) -> str:
+        """Return the address of an object."""
+        return f"{self._url}/{path}"
+
+    def _is_wanted(self, path: str) -> bool:
+        name = path.rpartition("/")[2]
+        return bool(name and self._pattern.fullmatch(path)) and _can_be_kept(path)

@@ -1,0 +1,123 @@
+"""SQL that a DAG's author wrote, over datasets: run behind the walls of queries, its answer a stream of Arrow."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weft.core.errors import InvalidInput
+from weft.core.query_errors import InvalidQuery
+from weft.data.fetching import lent_files
+from weft.data.query_model import Attached
+from weft.data.query_types import duckdb_columns
+from weft.data.storage import Storage
+from weft.worker.operators.configured import seconds_allowed
+
+if TYPE_CHECKING:
+    from weft.data.query_process import Answer
+    from weft.worker.datasets import DatasetFiles
+    from weft.worker.live import LiveContext
+
+# An answer is kept in memory up to this size, and beyond it in a file without a name.
+IN_MEMORY = 32 * 1024 * 1024
+_AT_LINE = re.compile(r"\n\nLINE (\d+): (.*)\n( *)\^")
+
+
+async def tables_in(live: LiveContext, sql: str, field: str) -> tuple[str, ...]:
+    """Return the names of the tables that a query reads; raises `InvalidInput` if it is none."""
+    queries = await live.workshop.queries()
+    try:
+        return await queries.mentioned(sql)
+    except InvalidQuery as problem:
+        raise InvalidInput(field, told(problem.problem, sql)) from None
+
+
+@asynccontextmanager
+async def answered(
+    live: LiveContext, sql: str, tables: Mapping[str, DatasetFiles], field: str
+) -> AsyncIterator[pa.RecordBatchReader]:
+    """Lend the answer to a query over tables; raises `InvalidInput` that says where in the SQL something is wrong."""
+    queries = await live.workshop.queries()
+    seconds = seconds_allowed(live)
+    limits = dataclasses.replace(queries.limits, seconds=seconds, cpu_seconds=2 * seconds)
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
+        async with _attached(tables) as attached:
+            try:
+                async with queries.query(sql, attached, "arrow", limits) as answer:
+                    await spool(live, answer, file)
+            except InvalidQuery as problem:
+                raise InvalidInput(field, told(problem.problem, sql)) from None
+        yield checked(file)
+
+
+async def rows_of(live: LiveContext, sql: str, tables: Mapping[str, DatasetFiles], field: str) -> list[dict[str, Any]]:
+    """Return the rows of an answer that is small."""
+    async with answered(live, sql, tables, field) as reader:
+        found: list[dict[str, Any]] = reader.read_all().to_pylist()
+        return found
+
+
+async def spool(live: LiveContext, answer: Answer, file: Any) -> None:
+    """Take an answer in, and say meanwhile that the task lives."""
+    async for piece in answer:
+        file.write(piece)
+        live.task.heartbeat()
+    file.seek(0)
+
+
+def checked(file: Any) -> pa.RecordBatchReader:
+    """Return a stream that another process has written: nothing in it is believed before it was looked at."""
+    try:
+        reader = pa.ipc.open_stream(file)
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise RuntimeError(f"the answer is no stream of Arrow: {problem}") from None
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            batch.validate(full=True)
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def told(message: str, sql: str) -> str:
+    """Return what is wrong with a query in one line, with the place in its text."""
+    first = message.partition("\n")[0]
+    if (found := _AT_LINE.search(message)) is None:
+        return first
+    line, shown, before = int(found[1]), found[2], len(found[3])
+    cut = 3 if shown.startswith("...") else 0
+    lines = sql.splitlines()
+    # A long line is shown in part.
+    begin = lines[line - 1].find(shown.removeprefix("...").removesuffix("...")) if line <= len(lines) else 0
+    return f"line {line}, column {max(begin, 0) + before - len(f'LINE {line}: ') - cut + 1}: {first}"
+
+
+@asynccontextmanager
+async def _attached(tables: Mapping[str, DatasetFiles]) -> AsyncIterator[list[Attached]]:
+    async with AsyncExitStack() as stack:
+        found = []
+        for name, files in tables.items():
+            paths = await stack.enter_async_context(lent(files))
+            found.append(Attached(name, paths, duckdb_columns(files.schema), mixed=True))
+        yield found
+
+
+@asynccontextmanager
+async def lent(files: DatasetFiles) -> AsyncIterator[tuple[str, ...]]:
+    """Lend what is in a dataset as files: as they are, or as copies that are removed in the end."""
+    if files.table is not None:
+        with tempfile.TemporaryDirectory(prefix="weft-rows-") as folder:
+            pq.write_table(files.table, f"{folder}/rows.parquet")
+            yield (f"{folder}/rows.parquet",)
+        return
+    storage, location = Storage.of(files.root, files.location, is_outside=files.is_outside)
+    async with lent_files(storage, location, files.names) as paths:
+        yield paths

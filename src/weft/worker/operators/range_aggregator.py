@@ -1,0 +1,217 @@
+"""The operator `range_aggregator`: rows of a range of numbers become one, when no more of them are to come.
+
+What is remembered is which ranges are open and which partitions of the input have rows of which ranges; the rows
+themselves are read again when a range is complete. So what is written is what the input has, however often a unit is
+tried, in whichever order units of several partitions come, and also when the input takes rows back.
+
+| state | what it has |
+|---|---|
+| `ranges` | the highest number that was seen, and the ranges that are open |
+| `in:PARTITION` | the ranges of which a partition of the input has rows |
+| `at:NUMBER` | of 1,000 ranges: which partitions have rows of them, up to which write they were read, which are closed |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from weft.core.errors import InvalidInput
+from weft.data.parquet import dataset_of
+from weft.data.storage import Storage
+from weft.flow.live.configs import RangeAggregator
+from weft.worker.operators.changes import partitions_of
+from weft.worker.operators.configured import configured
+from weft.worker.operators.intervals import Intervals, between, common, intervals_of, joined, numbers_in, without
+from weft.worker.operators.numbered import Numbered, quoted
+from weft.worker.operators.querying import answered
+
+if TYPE_CHECKING:
+    from weft.worker.datasets import DatasetFiles
+    from weft.worker.live import LiveContext
+
+_TOGETHER = 1000
+# So many stretches of ranges are asked for in one query.
+_STRETCHES = 2000
+_LONGEST_KEY = 300
+_FIELD, _COLUMN, _LATE = "config.aggregates", "config.column", "config.late"
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What is known of some ranges that stand together."""
+
+    version: int
+    at: int
+    partitions: list[str] = field(default_factory=list)
+    closed: Intervals = field(default_factory=list)
+
+    @classmethod
+    def told(cls, state: Any, version: int, write: int) -> _Slot:
+        if state is None:
+            return cls(version, write)
+        if state["version"] != version:
+            # Another version of the input: what of the one before was read is of no use here.
+            return cls(version, write, [], state["closed"])
+        return cls(version, max(state["at"], write), state["partitions"], state["closed"])
+
+    def to_state(self) -> dict[str, Any]:
+        found = {"version": self.version, "at": self.at, "partitions": self.partitions, "closed": self.closed}
+        return found
+
+
+async def run(live: LiveContext) -> dict[str, Any]:
+    """Note which ranges a unit touches, and write those that are complete."""
+    return await _Unit(live, configured(live, RangeAggregator)).run()
+
+
+class _Unit:
+    def __init__(self, live: LiveContext, config: RangeAggregator) -> None:
+        if config.late == "amend" and live.document.get("update_strategy") == "append":
+            raise InvalidInput(_LATE, "amend takes the place of what was written: say update_strategy: replace")
+        if config.late == "fail" and live.unit.kind == "partition":
+            raise InvalidInput(_LATE, "fail needs execution_strategy: PerUpdate, by which late rows are told apart")
+        self.live = live
+        self.config = config
+        self.dataset: str = live.unit.said["dataset"]
+        self.version: int = live.unit.said["version"]
+        self.write: int = live.unit.said["write"]
+        self.states: dict[str, Any] = {}
+        self.slots: dict[int, _Slot] = {}
+        self.touched: Intervals = []
+        self.highest: int | None = None
+        self.numbered: Numbered | None = None
+
+    async def run(self) -> dict[str, Any]:
+        for key in partitions_of(self.live, "write fewer at once"):
+            await self._note(key)
+        state = await self.live.state("ranges") or {"highest": None, "open": []}
+        seen = [each for each in (state["highest"], self.highest) if each is not None]
+        if not seen:
+            return {"ranges": 0}
+        highest = max(seen)
+        waiting = joined(state["open"], self.touched)
+        last = (highest - self.config.lateness) // self.config.size - 1
+        complete = between(waiting, None, last)
+        self.states["ranges"] = {"highest": highest, "open": between(waiting, last + 1, None)}
+        written = await self._close(await self._due(complete))
+        for number, slot in self.slots.items():
+            self.states[f"at:{number}"] = slot.to_state()
+        await self.live.set_states(self.states)
+        return {"ranges": written}
+
+    async def _note(self, partition: str) -> None:
+        """Note which ranges a partition of the input has rows of, and which it had."""
+        changed: DatasetFiles = await self.live.changed_files(partition=partition)
+        standing: DatasetFiles = await self.live.input(self.dataset).files(partition=partition)
+        self.numbered = Numbered.of(changed.schema, self.config.column, self.config.size, _COLUMN)
+        values = await asyncio.to_thread(_column, changed, self.config.column)
+        found, highest = self.numbered.ranges(values, _COLUMN)
+        if highest is not None:
+            self.highest = highest if self.highest is None else max(self.highest, highest)
+        known: Intervals = (await self.live.state(_key(partition)) or {"ranges": []})["ranges"]
+        # Where nothing stands but what is new, what stood there before may be gone.
+        is_whole = set(standing.names) == set(changed.names)
+        touched = joined(found, known) if is_whole else found
+        self.states[_key(partition)] = {"ranges": found if is_whole else joined(known, found)}
+        self.touched = joined(self.touched, touched)
+        for number in _slots(touched):
+            slot = await self._slot(number)
+            if partition not in slot.partitions:
+                slot.partitions = sorted([*slot.partitions, partition])
+
+    async def _slot(self, number: int) -> _Slot:
+        if number not in self.slots:
+            state = await self.live.state(f"at:{number}")
+            self.slots[number] = _Slot.told(state, self.version, self.write)
+        return self.slots[number]
+
+    async def _due(self, complete: Intervals) -> Intervals:
+        """Return which ranges are to be written; those that were before are late."""
+        late: Intervals = []
+        for number in _slots(complete):
+            late = joined(late, common(complete, (await self._slot(number)).closed))
+        if not late or self.config.late == "amend" or self.live.unit.kind == "bootstrap":
+            return complete
+        starts = [number * self.config.size for number in numbers_in(late)]
+        if self.config.late == "fail":
+            raise InvalidInput(_LATE, f"rows came for {len(starts)} ranges that are closed, the first at {starts[0]}")
+        self.live.task.logger.warning("late rows of %d ranges are left out, the first at %d", len(starts), starts[0])
+        return without(complete, late)
+
+    async def _close(self, due: Intervals) -> int:
+        """Write ranges as the input has them now; one of which it has no rows any more is emptied."""
+        if not due:
+            return 0
+        slots = [await self._slot(number) for number in _slots(due)]
+        # Never from a state before one that was read: what another unit has added there would be lost again.
+        at = max(slot.at for slot in slots)
+        partitions = sorted({partition for slot in slots for partition in slot.partitions})
+        source = await self.live.task.dataset(f"{self.dataset}@{self.version}.{at}").files(partition=partitions)
+        found = set[int]()
+        for stretch in _chunks(due):
+            found |= await self._aggregate(source, stretch)
+        emptied, full = 0, intervals_of(found)
+        for number, slot in zip(_slots(due), slots, strict=True):
+            ends = number * _TOGETHER, (number + 1) * _TOGETHER - 1
+            here = between(due, *ends)
+            emptied += await self._empty(without(common(here, slot.closed), between(full, *ends)))
+            slot.at, slot.closed = at, joined(slot.closed, here)
+        return len(found) + emptied
+
+    async def _aggregate(self, source: DatasetFiles, ranges: Intervals) -> set[int]:
+        """Write what the rows of some ranges come to; return those that have rows."""
+        assert self.numbered is not None
+        async with answered(self.live, self._sql(ranges), {"rows": source}, _FIELD) as reader:
+            table = await asyncio.to_thread(reader.read_all)
+        if table.num_rows:
+            await self.live.write(table, partition_by="range_start")
+        self._schema = table.schema
+        return {start // self.config.size for start in table.column("range_start").to_pylist()}
+
+    async def _empty(self, ranges: Intervals) -> int:
+        count = 0
+        for number in numbers_in(ranges):
+            await self.live.write(self._schema.empty_table(), partition=str(number * self.config.size))
+            count += 1
+        return count
+
+    def _sql(self, ranges: Intervals) -> str:
+        assert self.numbered is not None
+        groups = [quoted(each) for each in self.config.by]
+        made = [f"{self.numbered.expression(text)} as {quoted(name)}" for name, text in self.config.aggregates.items()]
+        start = self.numbered.start
+        columns = ", ".join([f"{start} as range_start", f"{start} + {self.config.size} as range_end", *groups, *made])
+        order = ", ".join(str(place) for place in [1, *(3 + place for place in range(len(groups)))])
+        return (
+            f"select {columns}\nfrom rows where {self.numbered.within(ranges)}\n"
+            f"group by {', '.join([start, *groups])} order by {order}"
+        )
+
+    _schema: pa.Schema
+
+
+def _column(files: DatasetFiles, column: str) -> pa.ChunkedArray:
+    storage = Storage.at(files.root)
+    paths = [storage.path(files.location, name) for name in files.names]
+    return dataset_of(storage, paths, files.schema).to_table(columns=[column]).column(0)
+
+
+def _key(partition: str) -> str:
+    short = partition if len(partition) <= _LONGEST_KEY else hashlib.sha256(partition.encode()).hexdigest()
+    return f"in:{short}"
+
+
+def _slots(ranges: Intervals) -> list[int]:
+    """Return the numbers of the slots in which ranges are."""
+    return list(numbers_in(joined([[first // _TOGETHER, last // _TOGETHER] for first, last in ranges])))
+
+
+def _chunks(ranges: Intervals) -> Iterator[Intervals]:
+    for begin in range(0, len(ranges), _STRETCHES):
+        yield ranges[begin : begin + _STRETCHES]

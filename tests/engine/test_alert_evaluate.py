@@ -1,0 +1,164 @@
+"""The operator `alert_evaluate`: an alert is told once, and its end, with what it is told by."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import asyncpg
+from engine_scene import MakeClient
+
+import weft
+from far import with_and_without_a_database
+from operator_scene import OperatorScene
+from receivers import receiving
+from weft.worker.registry import Registry
+
+Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+HIGH = {
+    "condition": "price > 100", "key": ["symbol"], "order_by": "number", "for": 2, "severity": "critical",
+    "message": "{symbol} stands at {price} ({state}, {unknown})",
+}  # fmt: skip
+
+
+def quotes(symbol: str, *prices: int, first: int = 0) -> list[dict[str, Any]]:
+    return [{"symbol": symbol, "number": first + place, "price": price} for place, price in enumerate(prices)]
+
+
+def told(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return sorted((row["alert_id"], row["message"]) for row in rows)
+
+
+@with_and_without_a_database
+async def test_an_alert_begins_and_ends_once_for_each_key(client: weft.Client, conn: Conn, registry: Registry) -> None:
+    scene = OperatorScene(client, conn, registry)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("quotes", None, quotes("OLD", 500, 500, 500))
+        await scene.job("high", "alert_evaluate", HIGH, ["quotes"], "alerts", append=["alert_id"])
+        await scene.settled()
+        await scene.add("quotes", None, quotes("A", 101, 99, 102) + quotes("B", 50))
+        await scene.settled()
+        assert (
+            await conn.fetchval("select count(*) from weft.dataset_write w join weft.live_output o using (version_id)")
+            == 0
+        )
+        await scene.add("quotes", None, quotes("A", 103, 104, first=3) + quotes("B", 200, 201, first=1))
+        await scene.settled()
+        await scene.add("quotes", None, quotes("A", 105, 3, 2, first=5))
+        await scene.settled()
+        # What was seen before counts no more, however often it comes.
+        await scene.add("quotes", None, quotes("A", 900, 900, 900, first=2))
+        await scene.settled()
+        found = await scene.rows("alerts")
+    assert told(found) == [
+        ('{"symbol":"A"}#1:firing', "A stands at 103 (firing, {unknown})"),
+        ('{"symbol":"A"}#1:resolved', "A stands at 3 (resolved, {unknown})"),
+        ('{"symbol":"B"}#1:firing', "B stands at 201 (firing, {unknown})"),
+    ]
+    assert {row["severity"] for row in found} == {"critical"}
+
+
+async def test_a_condition_over_an_aggregate_and_another_input(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    query = "select symbol, avg(price) as mean, any_value(l.most) as most from changes join limits l using (symbol) group by symbol"
+    config = {"query": query, "condition": "mean > most", "key": ["symbol"]}
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.put("limits", None, [{"symbol": "A", "most": 10}, {"symbol": "B", "most": 1000}])
+        await scene.add("quotes", None, quotes("A", 1))
+        await scene.job("mean", "alert_evaluate", config, ["quotes", "limits"], "alerts", append=["alert_id"])
+        await scene.settled()
+        await scene.add("quotes", None, quotes("A", 5, 30) + quotes("B", 5, 30))
+        await scene.settled()
+        assert [row["alert_id"] for row in await scene.rows("alerts")] == ['{"symbol":"A"}#1:firing']
+
+
+async def test_receivers_are_told_with_a_signature_in_order_and_only_by_the_version_in_effect(
+    make_client: MakeClient, conn: Conn, registry: Registry
+) -> None:
+    secret = b"s" * 32
+    client = await make_client(callback_allowed="127.0.0.1", callback_secret=secret.decode())
+    scene = OperatorScene(client, conn, registry)
+    async with receiving(500) as receiver:
+        config = {**HIGH, "callback_url": receiver.url}
+        config["history"] = True
+        job = await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"])
+        async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+            await scene.add("quotes", None, quotes("A", 101, 102, 3))
+            # The first was refused once.
+            got = (await receiver.until(3))[1:]
+            assert [(each.json["event"], each.json["alert_id"]) for each in got] == [
+                ("alert.firing", '{"symbol":"A"}#1:firing'),
+                ("alert.resolved", '{"symbol":"A"}#1:resolved'),
+            ]
+            assert all(each.is_signed_by(secret) for each in got)
+            first = got[0].json
+            assert (first["org"], first["dag"], first["job"], first["key"]) == (
+                "default",
+                "market",
+                "high",
+                {"symbol": "A"},
+            )
+            assert first["row"] == {"symbol": "A", "number": 1, "price": 102}
+            await scene.settled()
+            await in_effect_is_another(client, conn, scene.dag)
+            await scene.add("quotes", None, quotes("A", 101, 102, first=10))
+            await scene.settled(job)
+            assert await conn.fetchval("select count(*) from weft.outbox where kind = 'callback'") == 2
+            assert len(await scene.rows("alerts")) == 3
+
+
+async def in_effect_is_another(client: weft.Client, conn: Conn, dag: int) -> None:
+    """Let a version of a DAG be in effect that has no jobs: those that there are belong to one that is built beside."""
+    nodes = {"a": {"type": "start", "next": "b"}, "b": {"type": "end"}}
+    pushed = await client.workflows.push({"workflow_id": "market", "nodes": nodes})
+    version = await conn.fetchval(
+        "insert into weft.dag_version (org_id, dag_id, number, artifact_id, state, actor) "
+        "values (1, $1, 1, $2, 'live', 'ann') returning id", dag, pushed.artifact_id,
+    )  # fmt: skip
+    await conn.execute("update weft.live_dag set version_id = $2 where id = $1", dag, version)
+
+
+async def test_alerts_have_their_rest(client: weft.Client, conn: Conn, registry: Registry) -> None:
+    scene = OperatorScene(client, conn, registry)
+    config = {"condition": "price > 100", "cooldown": "1h", "resolved": False, "history": True}
+    await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"])
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("quotes", None, quotes("A", 101, 1, 101, 1, 101))
+        await scene.settled()
+        assert [row["alert_id"] for row in await scene.rows("alerts")] == ["{}#1:firing"]
+        key = await conn.fetchval("select state_key from weft.operator_state")
+        await conn.execute(
+            "update weft.operator_state set state = jsonb_set(state::jsonb, '{\"{}\", \"fired_at\"}', "
+            "to_jsonb((weft.now() - interval '61 minutes')::text)) where state_key = $1", key,
+        )  # fmt: skip
+        await scene.add("quotes", None, quotes("A", 102))
+        await scene.settled()
+        assert [row["alert_id"] for row in await scene.rows("alerts")] == ["{}#1:firing", "{}#2:firing"]
+
+
+async def test_a_condition_that_is_wrong_is_told(client: weft.Client, conn: Conn, registry: Registry) -> None:
+    scene = OperatorScene(client, conn, registry)
+    wrong = {
+        "column": (
+            {"condition": "prize > 1"},
+            'config.condition: line 2, column 1: Binder Error: Referenced column "prize"',
+        ),
+        "table": ({"condition": "true", "query": "select * from quots"}, "config.query: there is no table 'quots'"),
+        "order": ({"condition": "true", "order_by": "number", "query": "select null as number"}, "rows have no order"),
+        "url": (
+            {"condition": "true", "callback_url": "ftp://x"},
+            "callback_url: must begin with https:// or http:// and name a host",
+        ),
+    }
+    jobs = {
+        name: await scene.job(
+            name, "alert_evaluate", {**config, "history": True}, ["quotes"], f"out_{name}", append=["alert_id"]
+        )
+        for name, (config, _) in wrong.items()
+    }
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("quotes", None, quotes("A", 1))
+        for name, job in jobs.items():
+            assert wrong[name][1] in await scene.error(job), name

@@ -1,0 +1,143 @@
+"""Sources as documents say them: what is deployed listens, ticks, looks and follows, and what is wrong is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import asyncpg
+import pytest
+
+import weft
+from live_scene import until
+from weft.sdk.session import seeing
+from weft.worker.live import LiveContext, operator
+from weft.worker.registry import Registry
+
+Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+def _dag(**sources: dict[str, Any]) -> dict[str, Any]:
+    jobs = {name: {"activation": "source", "operator": "note", "source": source} for name, source in sources.items()}
+    return {"dag": "market", "jobs": jobs}
+
+
+async def test_every_kind_of_source_that_is_deployed_brings_units(
+    client: weft.Client, conn: Conn, registry: Registry, tmp_path: Path
+) -> None:
+    seen: dict[str, list[Any]] = {}
+
+    @operator("note", registry=registry)
+    async def note(live: LiveContext) -> None:
+        seen.setdefault(live.job, []).append((live.unit.kind, dict(live.unit.said)))
+        if live.unit.kind == "slice":
+            await live.caught_up()
+            await live.rest(60)
+
+    await conn.execute("create table public.orders (id int, symbol text)")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("x")
+    await client.live.deploy(_dag(
+        clock={"kind": "interval", "every": "1s"},
+        nightly={"kind": "cron", "schedule": "30 2 * * *", "timezone": "Europe/Berlin", "catch_up": "all"},
+        told={"kind": "event", "event": "order.created", "match": {"kind": "big"}, "lane": "symbol.name"},
+        files={"kind": "files", "path": f"{tmp_path}/in/*.csv", "settle": 0, "order": "name"},
+        rows={"kind": "table", "table": "public.orders", "columns": ["id"], "lane": "symbol"},
+        forever={"kind": "continuous"},
+    ))  # fmt: skip
+    settings = replace(client.settings, files_roots=(str(tmp_path),))
+    await conn.execute("insert into public.orders values (7, 'a')")
+    await client.jobs.send_events([
+        weft.NewEvent("order.created", {"kind": "big", "symbol": {"name": "a"}}),
+        weft.NewEvent("order.created", {"kind": "small"}),
+    ])  # fmt: skip
+    async with (
+        weft.Client(settings=settings) as other,
+        weft.Worker(client=other, registry=registry),
+        weft.Orchestrator(client=client),
+    ):
+        await until(lambda: seen.keys() == {"clock", "told", "files", "rows", "forever"})
+    assert seen["clock"][0][0] == "tick"
+    ((kind, told),) = seen["told"]
+    assert (kind, told["payload"]["kind"]) == ("event", "big")
+    assert [(kind, said["path"]) for kind, said in seen["files"]] == [("file", f"{tmp_path}/in/a.csv")]
+    assert seen["rows"] == [("row", {"rows": [{"id": 7, "symbol": "a"}]})]
+    row = await conn.fetchrow(
+        "select s.* from weft.live_source s join weft.live_job j on j.id = s.live_job_id where j.name = 'nightly'"
+    )
+    assert row is not None
+    assert (row["cron"], row["timezone"], row["catch_up"]) == ("30 2 * * *", "Europe/Berlin", "all")
+    assert row["next_at"].astimezone().utcoffset() is not None
+
+
+async def test_a_hook_is_deployed_with_its_source(client: weft.Client, conn: Conn) -> None:
+    hook = {"secret_env": "WEFT_HOOK_ORDERS", "form": "stripe"}
+    await client.live.deploy(_dag(told={"kind": "event", "event": "order.created", "hmac": hook}))
+    assert (
+        await conn.fetchval("select hook ->> 'secret_env' from weft.live_source where is_listening")
+        == "WEFT_HOOK_ORDERS"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ({"kind": "event", "event": "x", "hmac": {"secret_env": "PATH"}}, "secret_env"),
+        ({"kind": "event", "event": "x", "hmac": {}}, "secret_env"),
+        ({"kind": "event", "event": "x", "hmac": {"secret_env": "WEFT_HOOK_A", "form": "md5"}}, "form"),
+        ({"kind": "files", "path": "/data", "settle": "soon"}, "settle"),
+        ({"kind": "files", "path": "/data", "order": "size"}, "order"),
+        ({"kind": "table", "table": "orders"}, "table"),
+        ({"kind": "table", "table": "public.orders; drop table x"}, "table"),
+        ({"kind": "table", "table": "public.orders", "columns": []}, "columns"),
+    ],
+)
+async def test_what_is_wrong_with_a_source_is_told_before_it_is_deployed(
+    source: dict[str, Any], place: str, client: weft.Client
+) -> None:
+    with pytest.raises(weft.InvalidDefinition) as caught:
+        await client.live.deploy(_dag(wrong=source))
+    assert any(place in problem.path for problem in caught.value.problems)
+
+
+async def test_a_table_that_cannot_be_followed_is_not_deployed(client: weft.Client, conn: Conn) -> None:
+    with pytest.raises(weft.InvalidInput, match="no such table"):
+        await client.live.deploy(_dag(rows={"kind": "table", "table": "public.nothing"}))
+    assert await conn.fetchval("select count(*) from weft.live_dag") == 0
+    await conn.execute("create table public.orders (id int)")
+    with pytest.raises(weft.InvalidInput, match="only an admin"), seeing(frozenset()):
+        await client.live.deploy(_dag(rows={"kind": "table", "table": "public.orders"}))
+    assert await conn.fetchval("select count(*) from weft.live_job") == 0
+
+
+async def test_a_table_is_left_when_its_source_goes_and_followed_again_after_a_rollback(
+    client: weft.Client, conn: Conn
+) -> None:
+    await conn.execute("create table public.orders (id int)")
+    triggers = "select count(*) from pg_trigger where tgrelid = 'public.orders'::regclass"
+    await client.live.deploy(_dag(rows={"kind": "table", "table": "public.orders"}))
+    await client.live.deploy(_dag(clock={"kind": "interval", "every": "1h"}))
+    async with weft.Orchestrator(client=client):
+        await until(lambda: conn.fetchval(f"select ({triggers}) = 0"))
+        await client.live.rollback("market")
+        assert await conn.fetchval(triggers) == 1
+    await conn.execute("insert into public.orders values (1)")
+    assert await conn.fetchval("select count(*) from weft.live_unit where kind = 'row'") == 1
+
+
+async def test_events_that_came_while_a_source_was_deaf_are_made_up_for_after_a_rollback(
+    client: weft.Client, conn: Conn
+) -> None:
+    await client.live.deploy(_dag(told={"kind": "event", "event": "go"}))
+    await client.jobs.send_event("go", {"n": 1})
+    await client.live.deploy(_dag(clock={"kind": "interval", "every": "1h"}))
+    async with weft.Orchestrator(client=client):
+        await until(lambda: conn.fetchval("select not is_listening from weft.live_source where event = 'go'"))
+    await client.jobs.send_events([weft.NewEvent("go", {"n": 2}), weft.NewEvent("go", {"n": 3})])
+    await client.live.rollback("market")
+    await client.jobs.send_event("go", {"n": 4})
+    rows = await conn.fetch(
+        "select said -> 'payload' ->> 'n' as n from weft.live_unit where kind = 'event' order by id"
+    )
+    assert [row["n"] for row in rows] == ["1", "2", "3", "4"]

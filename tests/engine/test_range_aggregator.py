@@ -1,0 +1,191 @@
+"""The operator `range_aggregator`: what is written of a range is what the input has, whatever came how and when."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import asyncpg
+import pytest
+
+import weft
+from far import with_and_without_a_database
+from operator_scene import OperatorScene
+from weft.worker.registry import Registry
+
+Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+CANDLES = {
+    "column": "number", "size": 10, "by": ["symbol"],
+    "aggregates": {
+        "open": "first(price)", "close": "last(price)", "high": "max(price)", "n": "count(*)",
+        "total": "sum(price)::bigint", "mean": "avg(price)",
+    },
+}  # fmt: skip
+
+
+def ticks(*numbers: int, symbol: str = "X") -> list[dict[str, Any]]:
+    return [{"number": n, "symbol": symbol, "price": n * 7 % 13} for n in numbers]
+
+
+def candles_of(rows: list[dict[str, Any]], highest: int, size: int = 10, lateness: int = 0) -> list[dict[str, Any]]:
+    """What the output must have: ranges that are complete, by a model in plain Python."""
+    found = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["number"]):
+        found[row["number"] // size, row["symbol"]].append(row["price"])
+    return [
+        {
+            "range_start": range_ * size, "range_end": (range_ + 1) * size, "symbol": symbol, "open": prices[0],
+            "close": prices[-1], "high": max(prices), "n": len(prices), "total": sum(prices),
+            "mean": sum(prices) / len(prices),
+        }
+        for (range_, symbol), prices in sorted(found.items())
+        if (range_ + 1) * size + lateness <= highest
+    ]  # fmt: skip
+
+
+def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["range_start"], row["symbol"]))
+
+
+@with_and_without_a_database
+async def test_a_range_is_written_when_it_is_complete_and_amended_when_more_comes(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    await scene.job("candles", "range_aggregator", CANDLES, ["ticks"], "candles")
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        given = ticks(1, 5, 9)
+        await scene.add("ticks", None, given)
+        await scene.settled()
+        assert (
+            await conn.fetchval("select count(*) from weft.dataset_write w join weft.live_output o using (version_id)")
+            == 0
+        )
+        given += ticks(12, 20) + ticks(3, 7, symbol="Y")
+        await scene.add("ticks", None, given[3:])
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(given, 20)
+        given += ticks(8)
+        await scene.add("ticks", None, ticks(8))
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(given, 20)
+        await scene.put("ticks", None, ticks(15, 31))
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(ticks(15, 31), 31)
+        keys = await conn.fetch(
+            "select p.partition_key from weft.dataset_partition p join weft.live_output o using (version_id) order by 1"
+        )
+    assert [row["partition_key"] for row in keys] == ["0", "10"]
+
+
+@pytest.mark.parametrize("strategy", ["update", "partition"])
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_is_written_in_whatever_order_the_ranges_are_those_of_the_input(
+    client: weft.Client, conn: Conn, registry: Registry, strategy: str, seed: int
+) -> None:
+    chosen = random.Random(seed)
+    scene = OperatorScene(client, conn, registry)
+    config = {**CANDLES, "lateness": 5}
+    standing: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    highest, next_number = 0, 0
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        for partition in "abcd":
+            standing[partition] = ticks(*range(next_number, next_number := next_number + 8), symbol=partition)
+            await scene.put("ticks", partition, standing[partition])
+        await scene.job(
+            "candles", "range_aggregator", config, ["ticks"], "candles", strategy=strategy, max_concurrency=4
+        )
+        for _ in range(25):
+            partition = chosen.choice("abcd")
+            how = chosen.choice(["add", "add", "late", "put", "spread", "empty"])
+            count = chosen.randrange(1, 12)
+            if how == "late":
+                rows = ticks(*(chosen.randrange(next_number) for _ in range(count)), symbol=partition)
+            else:
+                rows = ticks(*range(next_number, next_number := next_number + count), symbol=partition)
+            if how == "spread":
+                rows = [row | {"symbol": chosen.choice("abcd")} for row in rows]
+                await scene.spread("ticks", "symbol", rows)
+                for row in rows:
+                    standing[row["symbol"]].append(row)
+            elif how in ("put", "empty"):
+                kept = [] if how == "empty" else chosen.sample(standing[partition], len(standing[partition]) // 2)
+                standing[partition] = [*kept, *rows]
+                await scene.put("ticks", partition, standing[partition])
+            else:
+                standing[partition] += rows
+                await scene.add("ticks", partition, rows)
+            highest = max(highest, *(row["number"] for row in rows))
+        await scene.settled()
+        found = await scene.rows("candles")
+        assert await conn.fetchval("select count(*) from weft.live_unit") == 0
+    everything = [row for rows in standing.values() for row in rows]
+    # Of rows with one number either may be the first.
+    expected = candles_of(everything, max(highest, 31), lateness=5)
+    ends = ("open", "close")
+    assert [{k: v for k, v in row.items() if k not in ends} for row in ordered(found)] == [
+        {k: v for k, v in row.items() if k not in ends} for row in expected
+    ]
+
+
+async def test_what_comes_late_is_left_out_or_refused_as_the_dag_says(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    dropping = await scene.job(
+        "dropped", "range_aggregator", {**CANDLES, "late": "drop"}, ["ticks"], "dropped",
+        append=["range_start", "symbol"],
+    )  # fmt: skip
+    failing = await scene.job("failing", "range_aggregator", {**CANDLES, "late": "fail"}, ["ticks"], "failing")
+    amending = await scene.job("amending", "range_aggregator", CANDLES, ["ticks"], "amending", append=["range_start"])
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("ticks", None, ticks(1, 5, 20))
+        await scene.add("ticks", None, ticks(7, 30))
+        assert "1 ranges that are closed, the first at 0" in await scene.error(failing)
+        assert "say update_strategy: replace" in await scene.error(amending)
+        await scene.settled(dropping)
+        found = ordered(await scene.rows("dropped"))
+    assert found == candles_of(ticks(1, 5, 20), 30)
+
+
+async def test_ranges_of_times_are_of_seconds(client: weft.Client, conn: Conn, registry: Registry) -> None:
+    scene = OperatorScene(client, conn, registry)
+    began = datetime(1969, 12, 31, 23, 58, 30, tzinfo=UTC)
+
+    @registry.task(name="clock")
+    async def clock(ctx: weft.Context) -> None:
+        rows = [{"at": began + timedelta(seconds=7 * n + 0.5), "n": n} for n in range(40)]
+        await ctx.dataset("clock").write(rows)
+
+    config = {"column": "at", "size": "1m", "aggregates": {"first": "first(n)", "n": "count(*)"}}
+    await scene.job("minutes", "range_aggregator", config, ["clock"], "minutes")
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await client.wait((await client.enqueue("clock")).id, timeout=60)
+        await scene.settled()
+        found = await scene.rows("minutes")
+    counted: dict[int, list[int]] = defaultdict(list)
+    for n in range(40):
+        counted[int((began + timedelta(seconds=7 * n + 0.5)).timestamp() // 60) * 60].append(n)
+    expected = [(start, ns[0], len(ns)) for start, ns in sorted(counted.items())][:-1]
+    assert sorted((row["range_start"], row["first"], row["n"]) for row in found) == expected
+
+
+async def test_bad_columns_are_told(client: weft.Client, conn: Conn, registry: Registry) -> None:
+    scene = OperatorScene(client, conn, registry)
+    wrong = {
+        "missing": ({**CANDLES, "column": "nmber"}, "there is no column 'nmber'; there are number, symbol, price"),
+        "words": ({**CANDLES, "column": "symbol"}, "symbol is string: ranges are of numbers or times"),
+        "sum": ({**CANDLES, "aggregates": {"x": "sum(prize)"}}, 'Referenced column "prize" not found'),
+        "zero": ({**CANDLES, "size": 0}, "config.size: Input should be greater than or equal to 1"),
+    }
+    jobs = {
+        name: await scene.job(name, "range_aggregator", config, ["ticks"], f"out_{name}")
+        for name, (config, _) in wrong.items()
+    }
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.put("ticks", None, ticks(1, 50))
+        for name, job in jobs.items():
+            assert wrong[name][1] in await scene.error(job), name
