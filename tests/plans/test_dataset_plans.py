@@ -65,7 +65,9 @@ async def test_a_catalog_of_many_partitions_is_read_by_its_indexes(own_url: str)
             Guard("what is made of a dataset", LINEAGE.outputs, (1, [500], None, 5000), 120, {}, 10),
             Guard("what a column is made of", LINEAGE.column_inputs, (1, [500], ["c50"], None, 5000), 20, {}, 1),
             Guard("what is made of a column", LINEAGE.column_outputs, (1, [500], ["c50"], None, 5000), 20, {}, 1),
-            Guard("what a state is made of", LINEAGE.state_inputs, (1, [1], [50_000], None, 5000, 500), 12_000, {}, 451),
+            Guard(
+                "what a state is made of", LINEAGE.state_inputs, (1, [1], [50_000], None, 5000, 500), 12_000, {}, 451
+            ),
             Guard("what is made of a state", LINEAGE.state_outputs, (1, [2], [50_000], None, 5000), 30, {}, 1),
             Guard("whether a state has more files", LINEAGE.has_more_files, (1, [1], [50_000], 500), 600, {}, 1),
             Guard("what the last write changed", DIFF.touched_partitions, (1, 1, ROWS - 1, ROWS, 100), 60, {}, 1),
