@@ -151,7 +151,10 @@ def test_a_module_that_fails_is_told_with_its_error_and_its_line(cli: Cli) -> No
 def test_a_worker_without_handlers_says_so(cli: Cli) -> None:
     """It would only give back what others could work."""
     said = cli("worker", "--queues", "default", code=2)
-    assert said == "weft: --app: there are no handlers: give modules that have functions with @weft.task"
+    assert said == (
+        "weft: --app: there are no handlers: give modules that have functions with @weft.task; or --operators for live "
+        "DAGs"
+    )
 
 
 def test_a_worker_is_stopped_while_it_waits_for_the_database(home: Path) -> None:

@@ -64,6 +64,9 @@ def worker(
             "commands go: WEFT_SERVER, a context, a database.",
         ),
     ] = None,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="Work without handlers: for operators of live DAGs that come with Weft.")
+    ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,
     log_level: Annotated[
         Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")
@@ -94,10 +97,11 @@ def worker(
 
         argv = _command_line(modules or [], names, concurrency, fast, log_level, server)
         argv += [] if log_format is None else ["--log-format", log_format]
+        argv += ["--operators"] if operators else []
         supervisor = Supervisor(argv, processes, Leash(leash), settings.worker_shutdown_grace)
         raise typer.Exit(asyncio.run(supervisor.run()))
     log_to_stderr(log_level, log_format or settings.log_format)
-    raise typer.Exit(_run_one(settings, modules or [], names, concurrency, leash))
+    raise typer.Exit(_run_one(settings, modules or [], names, concurrency, leash, needs_handlers=not operators))
 
 
 def _settings(server: str | None, profile: str | None) -> Settings:
@@ -140,6 +144,8 @@ def _run_one(
     queues: list[str],
     concurrency: int | None,
     leash: int | None,
+    *,
+    needs_handlers: bool,
 ) -> int:
     import asyncio
 
@@ -152,8 +158,9 @@ def _run_one(
     import_apps(modules)
     if (spans := tracer()) is not None:
         spans.share()  # after the modules, which may have their own
-    if not REGISTRY.names():
-        raise InvalidInput("--app", "there are no handlers: give modules that have functions with @weft.task")
+    if needs_handlers and not REGISTRY.names():
+        what = "there are no handlers: give modules that have functions with @weft.task; or --operators for live DAGs"
+        raise InvalidInput("--app", what)
     process = WorkerProcess(settings, modules, queues, concurrency, Leash(leash))
     with asyncio.Runner(loop_factory=new_loop()) as runner:
         return runner.run(process.run())

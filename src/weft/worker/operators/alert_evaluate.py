@@ -68,6 +68,7 @@ class _Evaluation:
         self._now = datetime.now(UTC)
         self._slots: dict[str, dict[str, Any]] = {}
         self._alerts: list[dict[str, Any]] = []
+        self._passed_over = 0
 
     async def look(self, row: dict[str, Any]) -> None:
         """Note whether the condition holds for the next row of its key."""
@@ -79,6 +80,7 @@ class _Evaluation:
         if self._config.order_by is not None:
             position = _position(row.get(self._config.order_by), self._config.order_by)
             if "seen" in known and position <= known["seen"]:
+                self._passed_over += 1
                 return
             known["seen"] = position
         known["streak"] = known.get("streak", 0) + 1 if holds else 0
@@ -93,6 +95,10 @@ class _Evaluation:
 
     async def tell(self) -> int:
         """Write the alerts, remember what is so now, and let receivers be told, all with the end of the task."""
+        if self._passed_over:
+            self._live.task.logger.info(
+                "%d rows are not after the last of their key, and count no more", self._passed_over
+            )
         if self._slots:
             await self._live.set_states(self._slots)
         if not self._alerts:
