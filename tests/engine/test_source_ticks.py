@@ -93,9 +93,19 @@ async def test_a_source_ticks_no_further_than_its_job_has_room_and_goes_on_from_
     assert await ticker.run_once() == 0
     # It is due, and looked at again soon, not at once.
     assert 0.1 < ticker.pause_before_next(0) < 1
+    assert await conn.fetch(SQL.due, 10) == [], "it takes the turn of no other"
     await conn.execute("delete from weft.live_unit where id in (select id from weft.live_unit order by id limit 3)")
     assert await ticker.run_once() == 3
     assert await _ticks(conn, job) == [(first + timedelta(hours=n)).isoformat() for n in range(3, 7)]
+
+
+@pytest.mark.parametrize("catch_up", ["none", "latest", "all"])
+async def test_nothing_ticks_before_its_time(catch_up: str, client: weft.Client, conn: Conn) -> None:
+    await _source(conn, late=-60, catch_up=catch_up)
+    ticker = SourceTicker(client.database)
+    assert await ticker.run_once() == 0
+    assert await conn.fetchval("select next_at > weft.now() and missed = 0 from weft.live_source")
+    assert ticker.pause_before_next(0) == 5
 
 
 async def test_what_does_not_listen_or_is_paused_does_not_tick(client: weft.Client, conn: Conn) -> None:

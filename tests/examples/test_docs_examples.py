@@ -72,6 +72,10 @@ SCRIPTS = {
         "2",
     ],
     "query_datasets.py": ["2026-11-14 15.0", "2026-11-15 15.0", "'day': '2026-11-1"],
+    "live_operators.py": [
+        *("ticks block_follower", "candles range_aggregator", "spreads sql_transform", "alerts alert_evaluate"),
+        *("rates http_fetch", "rounded udf", "longest longest_run"),
+    ],
     "live_sources.py": ["shop 1", "6 new", "0 new", "6 ['c0', 'c1', 'c2']", "sha256=", "kind='table'"],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
@@ -256,6 +260,7 @@ OTHERS = {
     "any_language.py",
     "orders.yaml",
     "tile_raster.yaml",
+    "live_operators.yaml",
     "live_sources.yaml",
     "live_table.yaml",
     "shop.py",

@@ -207,7 +207,7 @@ GUARDS: list[Guard] = [
     *_of("schedule.end_backfill", "test_schedules", "and b.ended_at is null", "and b.next_at is null",
          ("and not exists (select 1 from weft.job j where j.id = any (b.running))", "")),
     *_of("schedule.measure", "test_schedules", ("where s.org_id = $1", "")),
-    *_of("source_tick.due", "test_source_ticks", "s.is_listening and", ("s.next_at <= (select weft.now()) and", ""),
+    *_of("source_tick.due", "test_source_ticks", ("s.next_at <= (select weft.now()) and", ""),
          "and j.paused_at is null", "and d.paused_at is null", "and o.units < j.max_backlog", "partition by s.org_id"),
     *_of("source_tick.move_on", "test_source_ticks", "s.next_at = t.seen_at and", "and s.is_listening",
          ("skip locked", ""), ("next_at = t.next_at, missed", "missed")),
@@ -215,7 +215,7 @@ GUARDS: list[Guard] = [
          "s.is_listening and", "and s.hook is not null"),
     *_of("file.changed_files", "test_file_sources", ("f.seen_at <= weft.now() - $4::interval", "$4::interval is not null"),
          "or not f.is_emitted", "or f.tag <> u.tag"),
-    *_of("file.gone_files", "test_file_sources", "and f.path > $2", ("($3::text is null or f.path <= $3)", "$3::text is not distinct from $3")),
+    *_of("file.gone_files", "test_file_sources", ("and f.path > $2", "and $2::text is not null"), ("($3::text is null or f.path <= $3)", "$3::text is not distinct from $3")),
     *_of("following.note_rows", "test_table_sources", "and o.followed = tg_relid", "and o.is_listening", "for key share",
          ("a.atttypid < 16384", "true"), ("order by n.place) as rows", ") as rows")),
     *_of("following.follow_table", "test_table_sources",
@@ -979,6 +979,7 @@ REDUNDANT: list[tuple[Guard, str]] = [
         "the id is that of a schedule which was found in its org, and is locked",
     ),
     (Guard("schedule.due", "and s.paused_at is null"), "one that is paused is not taken"),
+    (Guard("source_tick.due", "s.is_listening and"), "one that does not listen is not moved on"),
     (Guard("schedule.look_at_backfill", "and b.ended_at is null"), "one that has ended is not taken, nor ended again"),
     *(
         (Guard(f"watching.{name}", text), "whoever asks has found the job in its org before")
