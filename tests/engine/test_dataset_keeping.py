@@ -191,6 +191,9 @@ async def test_another_org_deletes_and_hands_over_nothing(client: weft.Client, m
     await client.datasets.delete("orders")
     with pytest.raises(weft.NotFound):
         await other.datasets.undelete("orders")
+    # Each brings back its own, whichever was deleted last.
+    await written(other, "orders", 2)
+    await other.datasets.delete("orders")
     await client.datasets.undelete("orders")
     assert await client.datasets.sample("orders") == [{"value": 1}]
 

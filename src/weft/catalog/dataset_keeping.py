@@ -72,7 +72,8 @@ async def undelete(conn: type_Connection, org_id: int, name: str, actor: str) ->
         raise NotFound("dataset", name, "none of that name was deleted within the retention")
     if await conn.fetchrow(DATASETS.lock, org_id, name) is not None:
         raise InvalidInput("name", f"there is another dataset {name} by now: delete that first")
-    await conn.fetchval(SQL.undelete, org_id, row["id"], name)
+    if await conn.fetchval(SQL.undelete, org_id, row["id"], name) is None:
+        raise NotFound("dataset", name)
     with datasets.changing_view(name, "undeleted"):
         await conn.execute(SQL.show_table, row["id"])
     await audit.record_named(conn, org_id, actor, AuditVerb.UNDELETE, "dataset", name, {})
