@@ -12,7 +12,7 @@ import pytest
 import weft
 from crash.harness import Process
 from crash.job_acts import settings_for
-from crash.test_dataset_kill import _each_statement
+from crash.test_dataset_kill import each_statement
 from live_scene import until
 from weft.live import swapping
 from weft.live.router import Router
@@ -121,7 +121,7 @@ async def test_who_is_killed_while_he_deploys_has_deployed_whole_or_not(
             if is_done:
                 await _swapped(client, conn)
 
-        assert await _each_statement(url, home, conn, copies, order, look) > 20
+        assert await each_statement(url, home, conn, copies, order, look) > 20
         assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
         assert outcomes[-1]
         assert not outcomes[0]
@@ -160,7 +160,7 @@ async def test_who_is_killed_while_he_swaps_leaves_one_whole_version(
         def _last(found: list[bool]) -> int:
             return max((place + 1 for place, is_done in enumerate(found) if is_done), default=0)
 
-        assert await _each_statement(url, home, conn, copies, order, look) > 2
+        assert await each_statement(url, home, conn, copies, order, look) > 2
         assert outcomes[-1]
         assert not outcomes[0]
 
@@ -191,7 +191,7 @@ async def test_who_is_killed_while_going_back_leaves_one_whole_version_and_no_ev
             # Each event once, in whichever version is in effect.
             assert (row["units"], row["events"]) == (sent, sent), round_
 
-        assert await _each_statement(url, home, conn, copies, order, look) > 4
+        assert await each_statement(url, home, conn, copies, order, look) > 4
 
 
 async def test_who_is_killed_while_collecting_takes_nothing_that_is_in_effect(
@@ -218,7 +218,7 @@ async def test_who_is_killed_while_collecting_takes_nothing_that_is_in_effect(
             for name in ("notes", "copies"):
                 assert (await client.datasets.show(name)).version is not None, round_
 
-        assert await _each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look) > 5
         # In the end nothing is left but what is in effect.
         kept = await conn.fetchrow(
             "select (select count(*) from weft.dag_version) as versions, (select count(*) from weft.live_job) as jobs, "

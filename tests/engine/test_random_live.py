@@ -112,7 +112,7 @@ async def deploy(conn: Conn, dag_name: str, nodes: list[Node], chance: random.Ra
             conn, dag, node.name, node.kind, inputs=[made[each.name] for each in node.inputs],
             outputs=[made[node.name]], strategy="update" if node.kind == "map" else "partition", source=listens,
             document=grows, max_attempts=1000, max_concurrency=chance.choice((1, 2, 8)),
-            max_backlog=chance.choice((3, 10_000)),
+            max_backlog=10_000 if node.kind == "source" else chance.choice((3, 10_000)),
         )  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def written(env: dict[str, str], dataset: str) -> bool:
 
 def test_every_example_says_what_it_shows_and_is_in_the_index() -> None:
     index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    for path in [*FOLDER.rglob("*.py"), *FOLDER.rglob("*.yaml")]:
+    for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*.yaml")]:
         assert f"live/{path.name}" in index, f"{path.name} is not in examples/README.md"
         assert "Shows: " in path.read_text(encoding="utf-8"), path
 

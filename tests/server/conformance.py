@@ -31,7 +31,8 @@ _NAMING = frozenset({"old", "new", "user", "queue"})
 # What cannot be told before something has ended, or as it ended.
 _UNREADY = frozenset({"jobs_result", "jobs_wait", "tasks_output", "wait"})
 _HEADERS_OF_MANY = frozenset({"weft-reason", "idempotency-key"})
-_MORE: Mapping[str, list[str]] = {}
+# What is sent to a hook is not signed, and there is none.
+_MORE: Mapping[str, list[str]] = {"hooks": ["401"]}
 # Of headers: what can be printed, without spaces around it.
 _PRINTED = "^[!-~]([ -~]*[!-~])?$"
 _LONG = 2000

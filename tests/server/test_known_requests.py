@@ -168,6 +168,9 @@ async def test_words_and_bounds_are_those_that_the_document_tells(http: httpx.As
     await client.schedules.add("etl", every=3600)
     await written(client, "etl", 1)
     things["name"] = "etl"
+    source = {"activation": "source", "operator": "take", "source": {"kind": "event", "event": "tick"}}
+    await client.live.deploy({"dag": "market", "jobs": {"ticks": {**source, "outputs": ["ticks"]}}})
+    things |= {"dag": "market", "job": "ticks"}
     tried = set()
     for name, operation in operations(described()):
         method, path = name.split()

@@ -51,7 +51,9 @@ def _text(field: Field[Any], value: Any) -> str:
         return ", ".join(value)
     if isinstance(value, bool):
         return str(value).lower()
-    return size_text(value) if field.metadata["parse"] is parse_size else "" if value is None else str(value)
+    if value is None:
+        return ""
+    return size_text(value) if field.metadata["parse"] is parse_size else str(value)
 
 
 def _in_force(settings: Settings) -> dict[str, Any]:

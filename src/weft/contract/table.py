@@ -175,7 +175,7 @@ _DATASETS = (
         "/datasets/register",
         "datasets.register",
         _ADMIN,
-        body={"name": "weather", "address": "s3://acme-weather/2026/", "partition_by": "hive"},
+        body={"name": "weather", "address": "s3://weather-archive/2026/", "partition_by": "hive"},
     ),
     _get("/datasets/{name:name}/versions", "datasets.versions", key="number"),
     _get("/datasets/{name:name}/writes", "datasets.writes", key="number"),
@@ -259,5 +259,6 @@ OPERATIONS: tuple[Operation, ...] = (
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, of streams, or of routes that take graphs as they are put together.
 COMPOSED = frozenset({
-    "follow_log",
+    "datasets.diff_rows", "datasets.query", "datasets.sample", "follow_log", "jobs.add", "jobs.bisect", "jobs.follow",
+    "jobs.list", "jobs.submit_graph", "live.wait",
 })  # fmt: skip

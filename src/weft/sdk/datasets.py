@@ -78,7 +78,7 @@ class Datasets:
         ``day=2026-11-14/`` are a column. The same registration is the same version: with ``replace`` its files are
         looked for again. Columns by which readers would stumble are refused, unless ``breaking``. Example::
 
-            await client.datasets.register("weather", "s3://acme-weather/2026/", partition_by="hive")
+            await client.datasets.register("weather", "s3://weather-archive/2026/", partition_by="hive")
         """
         from weft.sdk.registering import registered
 
