@@ -50,25 +50,30 @@ async def test_a_source_whose_worker_is_gone_amid_a_slice_goes_on_elsewhere(
         (tmp_path / f"hold-{number}").touch()
     await crew.orchestrator()
     await _deploy(client, tmp_path)
+    workers = []
     for number in (20, 40):
-        worker = await crew.worker(modules=APP)
+        workers.append(await crew.worker(modules=APP))
 
         async def is_held(number: int = number) -> bool:
             return (tmp_path / f"held-{number}").exists()
 
         await until(is_held, "a slice is amid its work")
         assert await _state(client) == "running"
-        if how == "kill":
-            await worker.kill()
-        else:
-            worker.pause()
+        # Whichever of them has the slice.
+        for each in workers:
+            if how == "pause":
+                each.pause()
+            else:
+                await each.kill()
         await _becomes(client, "lost")
         (tmp_path / f"hold-{number}").unlink()
         if how == "pause":
             # It wakes when another has its task, and what it then does counts for nothing.
-            await crew.worker(modules=APP)
+            newcomer = await crew.worker(modules=APP)
             await until(lambda: conn.fetchval("select count(*) > 0 from weft.worker where rescued_at is not null"), "")
-            worker.resume()
+            for each in workers:
+                each.resume()
+            workers.append(newcomer)
     await crew.worker(modules=APP)
 
     async def all_are_seen() -> bool:
