@@ -35,7 +35,7 @@ FLOW = flow(
 def weather(s3_server: S3Server, s3_bucket: S3Bucket, tmp_path: Path) -> Iterator[None]:
     """What others have written, of which an example speaks."""
     pq.write_table(pa.table({"degrees": [3.5]}), tmp_path / "1.parquet")
-    bucket = s3_server.make_bucket(Bucket("acme-weather", "2026"))
+    bucket = s3_server.make_bucket(Bucket("weather-archive", "2026"))
     bucket.write("day=2026-11-14/1.parquet", (tmp_path / "1.parquet").read_bytes())
     yield
     bucket.remove()
@@ -44,7 +44,7 @@ def weather(s3_server: S3Server, s3_bucket: S3Bucket, tmp_path: Path) -> Iterato
 @pytest.fixture
 def settings(settings: weft.Settings, weather: None) -> weft.Settings:
     """Settings with which that may be registered."""
-    return replace(settings, data_outside=("s3://acme-weather",))
+    return replace(settings, data_outside=("s3://weather-archive",))
 
 
 @pytest.fixture
