@@ -100,7 +100,7 @@ async def measure_catalog(server: str, partitions: int, looks: int) -> list[Figu
         try:
             made = await conn.fetchval(
                 "insert into weft.dataset (org_id, name, storage, actor, last_version)"
-                " values (1, 'many', '{}', 'bench', 1) returning id"
+                " values (1, 'many', '{\"kind\": \"parquet\"}', 'bench', 1) returning id"
             )
             version = await conn.fetchval(
                 "insert into weft.dataset_version (org_id, dataset_id, number, config_hash, location, last_write,"
@@ -159,7 +159,7 @@ _PARTS = (
 _MADE_OF = (
     """with read as (
          insert into weft.dataset (org_id, name, storage, actor, last_version)
-         values (1, 'read', '{}', 'bench', 1) returning id),
+         values (1, 'read', '{"kind": "parquet"}', 'bench', 1) returning id),
        version as (
          insert into weft.dataset_version (
            org_id, dataset_id, number, config_hash, location, last_write, current_at, actor)
@@ -170,7 +170,7 @@ _MADE_OF = (
        select $2::bigint, n, 1, 1, v.dataset_id, v.id, n from version v, generate_series(1, $3::bigint) as n""",
     """with others as (
          insert into weft.dataset (org_id, name, storage, actor)
-         select 1, 'other ' || n, '{}', 'bench' from generate_series(1, 100) as n
+         select 1, 'other ' || n, '{"kind": "parquet"}', 'bench' from generate_series(1, 100) as n
          where $2::bigint > 0 and $3::bigint > 0 returning id),
        edge as (insert into weft.dataset_edge (org_id, input_id, output_id) select 1, o.id, $1::bigint from others o)
        insert into weft.column_edge (org_id, output_id, output_column, input_id, input_column, last_at)

@@ -143,7 +143,10 @@ async def test_an_event_is_of_its_own_org_only(client: weft.Client, conn: Conn) 
     acme = client.of_org(await conn.fetchval("select id from weft.org where slug = 'acme'"), "acme")
     await acme.jobs.send_events([NewEvent("order.created", {"n": 1}, "same"), NewEvent("order.created")])
     assert await _units(conn, job) == []
-    assert (await client.jobs.send_event("order.created", {"n": 2}, idempotency_key="same")).created
+    mine = await client.jobs.send_event("order.created", {"n": 2}, idempotency_key="same")
+    assert mine.created
+    again = await client.jobs.send_event("order.created", {"n": 2}, idempotency_key="same")
+    assert (again.id, again.created) == (mine.id, False)
     assert await _units(conn, job) == [{"n": 2}]
 
 

@@ -152,6 +152,28 @@ async def test_a_source_that_is_being_removed_lets_those_finish_who_insert(url: 
         await other.close()
 
 
+async def test_who_inserts_while_the_source_is_removed_and_the_trigger_is_not_waits_and_does_not_fail(
+    url: str, conn: Conn
+) -> None:
+    job = await _follow(conn)
+    busy, writer = await asyncpg.connect(url), await asyncpg.connect(url)
+    try:
+        async with busy.transaction():
+            await busy.execute("lock table public.orders in row exclusive mode")
+            async with conn.transaction():
+                await conn.execute("delete from weft.live_dag")
+                assert [row["tgname"] for row in await conn.fetch(TRIGGERS)] == [f"weft_live_{job}"]
+                inserting = asyncio.create_task(writer.execute("insert into public.orders values (1, 'a')"))
+                async with asyncio.timeout(30):
+                    while not await busy.fetchval("select exists (select 1 from pg_locks where not granted)"):
+                        pass
+            await inserting
+    finally:
+        await busy.close()
+        await writer.close()
+    assert await conn.fetchval("select count(*) from public.orders") == 1
+
+
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
@@ -203,20 +225,23 @@ async def test_whoever_deploys_must_be_allowed_to_read_the_table_and_put_trigger
         await conn.execute(f"grant {right} on public.orders to clerk")
     await _follow(as_clerk, name="good")
     assert len(await conn.fetch(TRIGGERS)) == 1
+    await conn.execute("revoke select on public.orders from clerk")
+    with pytest.raises(asyncpg.PostgresError, match="grant select, trigger on it to clerk"):
+        await _follow(as_clerk, name="blind")
 
 
 async def test_nobody_else_puts_the_trigger_on_a_table(conn: Conn, as_clerk: Conn) -> None:
     """By it somebody could make units of jobs that are not his."""
     job = await _follow(conn)
-    await conn.execute("grant create on schema public to clerk")
+    await conn.execute("grant usage, create on schema public to clerk")
     await as_clerk.execute("create table public.own (id int, symbol text, price numeric, at timestamptz)")
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match=r"function weft\.note_rows"):
         await as_clerk.execute(
             "create trigger t after insert on public.own referencing new table as added for each statement "
             f"execute function weft.note_rows('{job}')"
         )
     for call in (f"weft.follow_table({job})", f"weft.leave_table({job}, 'public.orders'::regclass)"):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied for function"):
             await as_clerk.execute(f"select {call}")
     # Nor is it of use on a table that the source does not follow.
     await conn.execute(

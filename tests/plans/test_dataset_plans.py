@@ -13,6 +13,7 @@ from weft.catalog.datasets import SQL
 from weft.catalog.lineage import SQL as LINEAGE
 
 ROWS = 100_000
+MANY = list(range(400, 500))
 
 
 def _trace(**said: Any) -> str:
@@ -64,6 +65,25 @@ async def test_a_catalog_of_many_partitions_is_read_by_its_indexes(own_url: str)
             Guard("what a dataset is made of", LINEAGE.inputs, (1, [500], None, 5000), 120, {}, 10),
             Guard("what is made of a dataset", LINEAGE.outputs, (1, [500], None, 5000), 120, {}, 10),
             Guard("what a column is made of", LINEAGE.column_inputs, (1, [500], ["c50"], None, 5000), 20, {}, 1),
+            Guard(
+                "what many columns are made of",
+                LINEAGE.column_inputs,
+                (1, MANY, ["c50"] * 100, None, 5000),
+                2000,
+                {},
+                100,
+            ),
+            Guard(
+                "what is made of many columns",
+                LINEAGE.column_outputs,
+                (1, MANY, ["c50"] * 100, None, 5000),
+                2000,
+                {},
+                100,
+            ),
+            Guard(
+                "what is made of some states", LINEAGE.state_outputs, (1, [2] * 10, MANY[:10], None, 5000), 300, {}, 10
+            ),
             Guard("what is made of a column", LINEAGE.column_outputs, (1, [500], ["c50"], None, 5000), 20, {}, 1),
             Guard(
                 "what a state is made of", LINEAGE.state_inputs, (1, [1], [50_000], None, 5000, 500), 12_000, {}, 451

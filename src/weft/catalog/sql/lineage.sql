@@ -23,13 +23,15 @@ where e.org_id = $1 and e.input_id = any ($2) and (d.deleted_at is not null or $
 (select e.output_id as at_id, e.output_column as at_column, d.id, e.input_column as "column", d.name, d.producer_dag, d.producer_node,
    d.producer_output, v.written_at, e.last_at as at
  from unnest($2::bigint[], $3::text[]) as u (id, "column")
-   join weft.column_edge e on e.output_id = u.id and e.output_column = u."column"
+   cross join lateral (
+     select e.* from weft.column_edge e where e.org_id = $1 and e.output_id = u.id and e.output_column = u."column" offset 0) e
    join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id left join weft.dataset_version v on v.id = d.current_id
  where e.org_id = $1 and d.deleted_at is null and ($4::text[] is null or d.read_roles && $4) order by d.name, e.input_column, e.output_id, e.output_column limit $5)
 union all
 select distinct e.output_id, e.output_column, null::bigint, null, null, null, null, null::int, null::timestamptz, null::timestamptz
 from unnest($2::bigint[], $3::text[]) as u (id, "column")
-  join weft.column_edge e on e.output_id = u.id and e.output_column = u."column"
+  cross join lateral (
+     select e.* from weft.column_edge e where e.org_id = $1 and e.output_id = u.id and e.output_column = u."column" offset 0) e
   join weft.dataset d on d.org_id = e.org_id and d.id = e.input_id
 where e.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and not d.read_roles && $4);
 
@@ -38,13 +40,15 @@ where e.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and 
 (select e.input_id as at_id, e.input_column as at_column, d.id, e.output_column as "column", d.name, d.producer_dag, d.producer_node,
    d.producer_output, v.written_at, e.last_at as at
  from unnest($2::bigint[], $3::text[]) as u (id, "column")
-   join weft.column_edge e on e.input_id = u.id and e.input_column = u."column"
+   cross join lateral (
+     select e.* from weft.column_edge e where e.org_id = $1 and e.input_id = u.id and e.input_column = u."column" offset 0) e
    join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id left join weft.dataset_version v on v.id = d.current_id
  where e.org_id = $1 and d.deleted_at is null and ($4::text[] is null or d.read_roles && $4) order by d.name, e.output_column, e.input_id, e.input_column limit $5)
 union all
 select distinct e.input_id, e.input_column, null::bigint, null, null, null, null, null::int, null::timestamptz, null::timestamptz
 from unnest($2::bigint[], $3::text[]) as u (id, "column")
-  join weft.column_edge e on e.input_id = u.id and e.input_column = u."column"
+  cross join lateral (
+     select e.* from weft.column_edge e where e.org_id = $1 and e.input_id = u.id and e.input_column = u."column" offset 0) e
   join weft.dataset d on d.org_id = e.org_id and d.id = e.output_id
 where e.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and not d.read_roles && $4);
 
@@ -83,14 +87,16 @@ where i.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and 
 (select i.input_version_id as at_id, i.input_write as at_write, i.version_id as id, i.number as write, d.name, v.number as version,
    d.producer_dag, d.producer_node, d.producer_output, w.written_at, w.job_id, i.partitions
  from unnest($2::bigint[], $3::bigint[]) as u (version_id, write)
-   join weft.dataset_write_input i on i.input_version_id = u.version_id and i.input_write = u.write
+   cross join lateral (
+     select i.* from weft.dataset_write_input i where i.input_version_id = u.version_id and i.input_write = u.write offset 0) i
    join weft.dataset_version v on v.id = i.version_id join weft.dataset d on d.org_id = v.org_id and d.id = v.dataset_id
    join weft.dataset_write w on w.version_id = i.version_id and w.number = i.number
  where i.org_id = $1 and d.deleted_at is null and ($4::text[] is null or d.read_roles && $4) order by d.name, i.version_id, i.number, i.place limit $5)
 union all
 select distinct i.input_version_id, i.input_write, null::bigint, null::bigint, null, null::int, null, null, null::int, null::timestamptz, null::bigint, null::text[]
 from unnest($2::bigint[], $3::bigint[]) as u (version_id, write)
-  join weft.dataset_write_input i on i.input_version_id = u.version_id and i.input_write = u.write
+  cross join lateral (
+     select i.* from weft.dataset_write_input i where i.input_version_id = u.version_id and i.input_write = u.write offset 0) i
   join weft.dataset_version v on v.id = i.version_id join weft.dataset d on d.org_id = v.org_id and d.id = v.dataset_id
 where i.org_id = $1 and (d.deleted_at is not null or $4::text[] is not null and not d.read_roles && $4);
 

@@ -2,8 +2,11 @@
 -- Of all orgs in turn, the longest due of each first, as far as their jobs have room for more.
 select s.live_job_id, s.org_id, s.cron, s.every, coalesce(s.timezone, 'UTC') as timezone, s.anchor, coalesce(s.catch_up, 'latest') as catch_up,
   s.next_at, weft.now() as now, j.max_backlog - o.units as room
-from weft.live_source s join weft.live_job j on j.id = s.live_job_id and j.paused_at is null and j.state <> 'stopped'
-  join weft.live_dag d on d.id = j.dag_id and d.paused_at is null
+from weft.live_source s
+  -- One by one: how few are due cannot be foreseen.
+  cross join lateral (
+    select l.id, l.max_backlog from weft.live_job l cross join lateral (select g.paused_at from weft.live_dag g where g.id = l.dag_id limit 1) d
+    where l.id = s.live_job_id and l.state <> 'stopped' and l.paused_at is null and d.paused_at is null limit 1) j
   cross join lateral (
     select count(*)::int as units from (select 1 from weft.live_unit u where u.live_job_id = j.id limit j.max_backlog) u) o
 where s.is_listening and s.next_at <= (select weft.now()) and o.units < j.max_backlog
