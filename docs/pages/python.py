@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import BaseModel
+
 import weft
 from docs.pages.markdown import code, from_docstring, table
 from weft import testing
@@ -169,6 +171,9 @@ def names() -> list[str]:
 def _signature(name: str, function: Any) -> str:
     if isinstance(function, type) and inspect.getattr_static(function, "__init__") is Exception.__init__:
         return f"{name}(message)"
+    if isinstance(function, type) and issubclass(function, BaseModel):
+        # Pydantic says its fields once a model was used, and nothing of them before: the docstring tells.
+        return f"{name}(**data: Any)"
     signature = inspect.signature(function)
     parameters = [_parameter(p) for p in signature.parameters.values() if p.name != "self"]
     star = next(

@@ -42,6 +42,13 @@ async def _seen(conn: Conn) -> list[int]:
     return list(json.loads(found or "[]"))
 
 
+async def _holder(conn: Conn) -> int | None:
+    found: int | None = await conn.fetchval(
+        "select t.worker_id from weft.live_unit u join weft.task t on t.id = u.task_id where u.kind = 'slice'"
+    )
+    return found
+
+
 @pytest.mark.parametrize("how", ["kill", "pause"])
 async def test_a_source_whose_worker_is_gone_amid_a_slice_goes_on_elsewhere(
     how: str, crew: Crew, client: weft.Client, conn: Conn, tmp_path: Path
@@ -59,6 +66,7 @@ async def test_a_source_whose_worker_is_gone_amid_a_slice_goes_on_elsewhere(
 
         await until(is_held, "a slice is amid its work")
         assert await _state(client) == "running"
+        held_by = await _holder(conn)
         # Whichever of them has the slice.
         for each in workers:
             if how == "pause":
@@ -68,9 +76,13 @@ async def test_a_source_whose_worker_is_gone_amid_a_slice_goes_on_elsewhere(
         await _becomes(client, "lost")
         (tmp_path / f"hold-{number}").unlink()
         if how == "pause":
-            # It wakes when another has its task, and what it then does counts for nothing.
+            # It wakes when its task is no longer its own, and what it then does counts for nothing.
             newcomer = await crew.worker(modules=APP)
-            await until(lambda: conn.fetchval("select count(*) > 0 from weft.worker where rescued_at is not null"), "")
+
+            async def is_taken(held_by: int | None = held_by) -> bool:
+                return await _holder(conn) != held_by
+
+            await until(is_taken, "the slice is with another")
             for each in workers:
                 each.resume()
             workers.append(newcomer)
