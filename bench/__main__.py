@@ -104,8 +104,9 @@ async def _datasets(server: str, scale: int, repeat: int) -> list[Figure]:
 
 
 async def _sources(server: str, scale: int, repeat: int) -> list[Figure]:
-    ticked = await sources.measure_ticks(server, 1000 // scale, repeat)
-    return ticked + await sources.measure_events(server, 100_000 // scale, repeat)
+    found = await sources.measure_reaction(server, 500 // scale)
+    found += await sources.measure_ticks(server, 1000 // scale, repeat)
+    return found + await sources.measure_events(server, 100_000 // scale, repeat)
 
 
 def _command(options: argparse.Namespace) -> str:

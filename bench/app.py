@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import time
+from typing import Any
 
 import weft
 
@@ -36,8 +37,17 @@ def _fib(n: int) -> int:
 @weft.task(name="bench:stamp")
 async def stamp(sent: float) -> None:
     """Tell when it started, by a datagram with the handler's own clock."""
+    _tell(sent, time.time())
+
+
+@weft.task(name="bench:stamp_unit")
+async def stamp_unit(live_job: str, unit: dict[str, Any]) -> None:
+    """The same for a unit of a live job, which is an event that says when it was sent."""
+    _tell(unit["said"]["payload"]["sent"], time.time())
+
+
+def _tell(sent: float, now: float) -> None:
     global _telling
-    now = time.time()
     if _telling is None:
         _telling = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     _telling.sendto(f"{sent} {now}".encode(), os.environ["BENCH_INBOX"])

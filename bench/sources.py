@@ -11,6 +11,7 @@ import asyncpg
 
 import weft
 from bench.place import child_process, fresh_database, worker_process
+from bench.queue import Inbox, percentile, raw_pick_up
 from bench.report import Figure
 
 GIVEN_UP_S = 120.0
@@ -24,7 +25,7 @@ MAKE = """
     ), job as (
       insert into weft.live_job (org_id, dag_id, name, config_hash, activation, runtime, operator, handler,
         queue_id, document, max_concurrency, max_backlog, max_attempts, actor)
-      select 1, d.id, 'j' || n, 'h', 'source', 'worker', 'bench', 'bench:unit', 1, '{}', $2, $3, 3, 'bench'
+      select 1, d.id, 'j' || n, 'h', 'source', 'worker', 'bench', $5, 1, '{}', $2, $3, 3, 'bench'
       from dag d cross join generate_series(1, $1::int) n returning id, name
     )
     insert into weft.live_source (live_job_id, org_id, kind, is_listening)
@@ -60,7 +61,7 @@ async def measure_ticks(server: str, count: int, repeat: int) -> list[Figure]:
 async def _ticked(url: str, count: int) -> float:
     conn = await asyncpg.connect(url)
     try:
-        await conn.execute(MAKE, count, 1, 100, "cron")
+        await conn.execute(MAKE, count, 1, 100, "cron", "bench:unit")
         async with worker_process(url, CONCURRENCY), child_process("bench.orchestrator", url):
             tick: datetime = await conn.fetchval(LISTEN, timedelta(minutes=1) + AHEAD)
             await asyncio.sleep((tick - await conn.fetchval("select weft.now()")).total_seconds())
@@ -91,7 +92,7 @@ async def measure_events(server: str, count: int, repeat: int) -> list[Figure]:
 async def _sent(url: str, count: int) -> float:
     conn = await asyncpg.connect(url)
     try:
-        await conn.execute(MAKE, 4, 10_000, 20_000, "event")
+        await conn.execute(MAKE, 4, 10_000, 20_000, "event", "bench:unit")
         await conn.execute(HEAR)
         async with (
             worker_process(url, CONCURRENCY),
@@ -119,3 +120,31 @@ async def _sent(url: str, count: int) -> float:
             raise TimeoutError(f"{count} events are not all tasks")
     finally:
         await conn.close()
+
+
+async def measure_reaction(server: str, samples: int) -> list[Figure]:
+    """One event at a time on an idle system: from before it is sent to when the task that it causes has started."""
+    async with fresh_database(server) as url:
+        bare = await raw_pick_up(url, samples)
+        found = await _reactions(url, samples)
+    p50 = statistics.median(found)
+    return [
+        Figure("event sent, a live job's task started, p50", p50, "ms", "<= 10 ms", p50 <= 10,
+               f"raw insert and pick-up {statistics.median(bare):.2f} ms; p99 {percentile(found, 0.99):.2f} ms"),
+    ]  # fmt: skip
+
+
+async def _reactions(url: str, samples: int) -> list[float]:
+    conn = await asyncpg.connect(url)
+    try:
+        await conn.execute(MAKE, 1, 10, 100, "event", "bench:stamp_unit")
+        await conn.execute(HEAR)
+    finally:
+        await conn.close()
+    inbox = Inbox()
+    async with (
+        worker_process(url, 10, BENCH_INBOX=inbox.path),
+        child_process("bench.orchestrator", url),
+        weft.Client(url) as client,
+    ):
+        return await inbox.latencies(samples, lambda sent: client.jobs.send_event("j1", {"sent": sent}))

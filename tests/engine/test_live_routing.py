@@ -7,10 +7,12 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import orjson
+import pytest
 
 import weft
 from far import with_and_without_a_database
 from live_scene import make_dag, make_job, make_output, until
+from weft.live.router import Router
 from weft.worker.live import LiveContext, operator
 from weft.worker.registry import Registry
 
@@ -388,3 +390,32 @@ async def test_an_event_is_one_unit_of_each_source_that_listens(
         await until(lambda: conn.fetchval("select count(*) = 0 from weft.live_unit"))
     assert [n for job, n in seen if job == "all"] == [0, 1, 2, 3, 4, 5]
     assert sorted(n for job, n in seen if job == "some") == [0, 2, 4]
+
+
+_SPOILT = """
+    create function weft.spoilt() returns trigger language plpgsql as $f$ begin
+      if new.live_job_id = {job} then raise 'spoilt'; end if; return new; end $f$;
+    create trigger spoilt before update on weft.live_unit for each row execute function weft.spoilt();"""
+
+
+async def test_many_have_their_turns_together_and_one_that_cannot_keeps_no_other(
+    client: weft.Client, conn: Conn
+) -> None:
+    dag = await make_dag(conn)
+    jobs = [
+        await make_job(conn, dag, f"j{n}", "take", source={"kind": "event", "event": f"e{n}"}, max_concurrency=100)
+        for n in range(60)
+    ]
+    counts = {job: 1 for job in jobs} | {jobs[7]: 100}
+    for number, job in enumerate(jobs):
+        await client.jobs.send_events([weft.NewEvent(f"e{number}", {"n": n}) for n in range(counts[job])])
+    await conn.execute(_SPOILT.format(job=jobs[30]))
+    router = Router(client.database)
+    with pytest.raises(asyncpg.RaiseError, match="spoilt"):
+        await router.run_once()
+    begun = "select live_job_id, count(*) from weft.live_unit where state = 'running' group by 1"
+    assert dict(await conn.fetch(begun)) == {job: count for job, count in counts.items() if job != jobs[30]}
+    await conn.execute("drop function weft.spoilt cascade")
+    assert await router.run_once() == 1
+    assert dict(await conn.fetch(begun)) == counts
+    assert await conn.fetchval("select count(*) from weft.task") == 159

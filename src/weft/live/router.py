@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+import asyncpg
 
 from weft.db.statements import Statements
 from weft.queue.service import Service
@@ -12,9 +15,12 @@ from weft.queue.service import Service
 if TYPE_CHECKING:
     from weft.db.database import Database
 
+T = TypeVar("T")
 SQL = Statements("weft.live", "sql/router.sql")
-# So many jobs have their turn in one round, so many of them at once, with so many units each.
-_IN_ROUND, _AT_ONCE, _UNITS = 500, 4, 1000
+# So many jobs have their turn in one round, so many transactions of them at once.
+_IN_ROUND, _AT_ONCE = 500, 4
+# Committing costs more than a small turn: several jobs have one together, of few units each; more are had alone.
+_TOGETHER, _UNITS_TOGETHER, _UNITS = 50, 20, 1000
 # A job that has more to do than fits into one turn leaves the others theirs after so many.
 _TURNS = 20
 # Tasks that fail say so to nobody here: they are looked for, which costs a look at each that runs.
@@ -42,24 +48,32 @@ class Router(Service):
             self._thorough_at = now + _THOROUGH_EVERY
         async with self._database.acquire() as conn:
             due = [row["id"] for row in await conn.fetch(SQL.due, _IN_ROUND, is_thorough)]
-        turn = asyncio.Semaphore(_AT_ONCE)
-
-        async def in_turn(job_id: int) -> int:
-            async with turn:
-                return await self._go_on(job_id, is_thorough)
-
-        begun = await asyncio.gather(*(in_turn(job_id) for job_id in due), return_exceptions=True)
-        if problems := [each for each in begun if isinstance(each, BaseException)]:
-            # One that meets something unforeseen keeps no other from its turn.
-            raise problems[0]
+        begun, left = await self._go_on_together(due, is_thorough) if len(due) > _AT_ONCE else (0, due)
+        begun += sum(await _few_at_once(self._go_on(job_id, is_thorough) for job_id in left))
         async with self._database.acquire() as conn:
-            left = await conn.fetchval(SQL.next_at)
-        self._next = self.interval if left is None else max(_SOONEST, left.total_seconds())
-        return sum(each for each in begun if isinstance(each, int))
+            rest = await conn.fetchval(SQL.next_at)
+        self._next = self.interval if rest is None else max(_SOONEST, rest.total_seconds())
+        return begun
 
     def pause_before_next(self, done: int) -> float:
         """Rest until the next unit may begin, as far as is known, or somebody says that there is one."""
         return 0.0 if done else min(self._next, self.interval)
+
+    async def _go_on_together(self, jobs: list[int], is_thorough: bool) -> tuple[int, list[int]]:
+        async def turns(part: list[int]) -> tuple[int, list[int]]:
+            try:
+                row = await self._database.run(
+                    lambda conn: conn.fetchrow(SQL.turn_together, part, _UNITS_TOGETHER, is_thorough)
+                )
+            except asyncpg.PostgresError:
+                # Nothing is done of any of them: each has its turn by itself, and whichever cannot have it says why.
+                return 0, part
+            assert row is not None
+            return row["begun"], row["left"]
+
+        parts = [jobs[first : first + _TOGETHER] for first in range(0, len(jobs), _TOGETHER)]
+        outcomes = await _few_at_once(map(turns, parts))
+        return sum(begun for begun, _ in outcomes), [job_id for _, left in outcomes for job_id in left]
 
     async def _go_on(self, job_id: int, is_thorough: bool) -> int:
         begun = 0
@@ -70,3 +84,18 @@ class Router(Service):
             if not row["is_more"]:
                 break
         return begun
+
+
+async def _few_at_once(turns: Iterable[Awaitable[T]]) -> list[T]:
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def in_turn(turn: Awaitable[T]) -> T:
+        async with room:
+            return await turn
+
+    outcomes = await asyncio.gather(*map(in_turn, turns), return_exceptions=True)
+    for each in outcomes:
+        # One that meets something unforeseen keeps no other from its turn.
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in outcomes if not isinstance(each, BaseException)]

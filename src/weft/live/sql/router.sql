@@ -26,6 +26,11 @@ order by random() limit $1;
 -- name: turn
 select begun, is_more from weft.turn_live_job($1, $2, $3);
 
+-- name: turn_together
+-- A turn of each of several jobs, and those that have more to do.
+select coalesce(sum(t.begun), 0)::int as begun, coalesce(array_agg(j.id) filter (where t.is_more), '{}') as left
+from unnest($1::bigint[]) as j (id) cross join lateral weft.turn_live_job(j.id, $2, $3) t;
+
 -- name: next_at
 -- When the next unit may begin that rests, or the next job is idle.
 select least(
