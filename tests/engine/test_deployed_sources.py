@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import pytest
 
 import weft
 from live_scene import until
+from weft.live.source_ticks import SourceTicker
 from weft.sdk.session import seeing
 from weft.worker.live import LiveContext, operator
 from weft.worker.registry import Registry
@@ -141,3 +144,65 @@ async def test_events_that_came_while_a_source_was_deaf_are_made_up_for_after_a_
         "select said -> 'payload' ->> 'n' as n from weft.live_unit where kind = 'event' order by id"
     )
     assert [row["n"] for row in rows] == ["1", "2", "3", "4"]
+
+
+async def test_when_a_source_looks_and_who_signs_is_changed_while_it_goes_on(client: weft.Client, conn: Conn) -> None:
+    def market(clock: dict[str, Any], poll: str, settle: str, secret: str) -> dict[str, Any]:
+        hook = {"secret_env": secret, "header": "X-Signature"}
+        found = _dag(
+            clock=clock,
+            told={"kind": "event", "event": "order.created", "hmac": hook},
+            files={"kind": "files", "path": "/data/in/*.csv", "poll": poll, "settle": settle},
+        )
+        found["jobs"]["clock"]["outputs"] = ["minutes"]
+        return found
+
+    first = market({"kind": "cron", "schedule": "30 2 * * *", "timezone": "Europe/Berlin"}, "5s", "2s", "WEFT_HOOK_A")
+    then = market({"kind": "cron", "schedule": "30 3 * * *", "timezone": "Asia/Tokyo"}, "9s", "4s", "WEFT_HOOK_B")
+    last = market({"kind": "interval", "every": "1d", "catch_up": "all"}, "9s", "4s", "WEFT_HOOK_B")
+    await client.live.deploy(first)
+    rows = "select id, created_at from weft.live_job order by id"
+    stood = await conn.fetch(rows), await conn.fetchrow("select current_id from weft.dataset where name = 'minutes'")
+
+    async def said() -> list[Any]:
+        found = await conn.fetch(
+            "select j.name, s.kind, s.cron, s.every, s.timezone, s.catch_up, s.next_at = 'epoch', "
+            "s.hook ->> 'secret_env' as secret, s.manner ->> 'poll' as poll "
+            "from weft.live_source s join weft.live_job j on j.id = s.live_job_id order by 1"
+        )
+        return [tuple(row) for row in found]
+
+    before = await said()
+    assert before[0] == ("clock", "cron", "30 2 * * *", None, "Europe/Berlin", "latest", False, None, None)
+    plan = await client.live.plan(then)
+    assert {job.name: (job.action, job.fields) for job in plan.jobs} == {
+        "clock": ("adjusted", ("source.schedule", "source.timezone")),
+        "told": ("adjusted", ("source.hmac.secret_env",)),
+        "files": ("adjusted", ("source.poll", "source.settle")),
+    }
+    assert [(each.name, each.action) for each in plan.datasets] == [("minutes", "reused")]
+    await client.live.deploy(then)
+    now = await said()
+    assert now[0] == ("clock", "cron", "30 3 * * *", None, "Asia/Tokyo", "latest", True, None, None)
+    assert [row[-1] for row in now] == [None, "9.0", None]
+    assert now[2][-2] == "WEFT_HOOK_B"
+    ticker = SourceTicker(client.database)
+    assert await ticker.run_once() == 0
+    clock = next(job for job in await client.live.jobs("market") if job.name == "clock")
+    assert clock.next_at is not None
+    assert clock.next_at.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%H:%M") == "03:30"
+    await client.live.deploy(last)
+    assert (await said())[0] == ("clock", "interval", None, timedelta(days=1), "UTC", "all", True, None, None)
+    assert await ticker.run_once() == 0
+    # What only takes up more or less of what was missed leaves the next tick where it is.
+    last["jobs"]["clock"]["source"]["catch_up"] = "none"
+    await client.live.deploy(last)
+    assert (await said())[0] == ("clock", "interval", None, timedelta(days=1), "UTC", "none", False, None, None)
+    # The way back leads to what was so then.
+    await client.live.rollback("market", version=1)
+    assert [row[:6] for row in await said()] == [row[:6] for row in before]
+    assert stood == (
+        await conn.fetch(rows),
+        await conn.fetchrow("select current_id from weft.dataset where name = 'minutes'"),
+    )
+    assert await conn.fetchval("select count(*) from weft.live_unit where kind = 'tick'") == 0

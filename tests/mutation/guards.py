@@ -296,6 +296,8 @@ GUARDS: list[Guard] = [
     *_of("swapping.settle_dag", "test_deploys", ("and j.state not in ('draining', 'stopped')", "and false"),
          ("and j.state in ('draining', 'stopped')", "and false")),
     *_of("swapping.settle_dag", "test_deploy_races", ("perform weft.lock_event(each.org_id, each.event);", "null;"), ("and e.at > s.deaf_since", "and false")),
+    *_of("swapping.settle_dag", "test_deployed_sources", ("when n.is_moved then 'epoch' else s.next_at", "when n.is_moved then s.next_at else s.next_at"),
+         ("when n.is_moved then 'epoch' else s.next_at", "when n.is_moved then 'epoch' else 'epoch'")),
     *_of("swapping.swap_dag", "test_deploy_kill", "and o.id <> to_version", ("and o.id <> to_version", "", 1)),
     *_of("swapping.swap_when_caught_up", "test_deploys", "or s.held > 0", "s.is_behind or"),
     *_of("swapping.swap_when_caught_up", "test_live_guards", "skip locked"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from weft.flow.live.identity import JobMeaning
@@ -158,11 +159,13 @@ def plan_datasets(
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """Return which fields differ, as they are written."""
-    found: list[str] = []
+    return tuple(dotted(path) for path in islice(_differing_paths(old, new), _MOST_FIELDS))
+
+
+def _differing_paths(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            found += [dotted((key, each)) for each in _differing(before, after)]
+            yield from ((key, *path) for path in _differing_paths(before, after))
         elif before != after:
-            found.append(key)
-    return tuple(found[:_MOST_FIELDS])
+            yield (key,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -29,6 +29,8 @@ _LOOK_EVERY = 5.0
 _SOONEST = 0.01
 # What is due, and nobody may take: its job has no room, or another is at it.
 _AGAIN = 0.5
+# The next tick of a source whose times have changed, until somebody has found it.
+_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class SourceTicker(Service):
 def turn_of(row: Record) -> SourceTurn:
     """Return what is due of a source, as far as its job has room for it."""
     timing, next_at, ticks, missed = timing_of(row), row["next_at"], list[datetime](), 0
+    if next_at == _UNKNOWN:
+        return SourceTurn(row["live_job_id"], next_at, (), 0, timing.after(row["now"]))
     for _ in range(min(row["room"], _OF_EACH)):
         due = due_now(timing, next_at, row["now"], CatchUp(row["catch_up"]))
         ticks += [] if due.tick is None else [due.tick]

@@ -35,13 +35,14 @@ async def put_source(conn: type_Connection, org_id: int, job: JobMeaning, job_id
     timing = _timing(source, now)
     when = (None,) * 5 if timing is None else (timing.cron, timing.every, timing.timezone, now, timing.after(now))
     cron, every, timezone, anchor, next_at = when
+    manner = _json(job.settings["source"])
     lane, hook = source.get("lane"), source.get("hmac")
     parts = None if lane is None else [lane] if source["kind"] == "table" else lane.split(".")
     match = source.get("match")
     await conn.execute(
         SQL.put_source, job_id, org_id, source["kind"], cron, every, timezone, anchor, source.get("catch_up"), next_at,
         source.get("event"), None if match is None else _json(match), parts, None if hook is None else _json(hook),
-        source.get("table"), source.get("columns"),
+        source.get("table"), source.get("columns"), manner,
     )  # fmt: skip
 
 

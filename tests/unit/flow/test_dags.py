@@ -168,7 +168,8 @@ def test_a_hash_is_of_what_a_job_means_and_of_all_before_it() -> None:
     assert differing(changed(candles__config={**candles, "size": 3600})) == {"candles", "alerts"}
     assert differing(changed(alerts__config={"handler": "market:alert", "above": 99})) == {"alerts"}
     assert differing(changed(candles__outputs=["candles"])) == {"candles", "alerts"}
-    assert differing(changed(ticks__source={"kind": "continuous", "poll": 2})) == {"ticks", "candles", "alerts"}
+    files = {"kind": "files", "path": "/data/in", "poll": 2}
+    assert differing(changed(ticks__source=files)) == {"ticks", "candles", "alerts"}
     assert differing(before, candles=1) == {"candles", "alerts"}
     # How it is executed, what is for people, and how it is written count for nothing.
     for field, value in (
@@ -177,7 +178,7 @@ def test_a_hash_is_of_what_a_job_means_and_of_all_before_it() -> None:
         ("config", {**candles, "size": "1m", "late": "amend", "by": []}), ("update_strategy", "replace"),
     ):  # fmt: skip
         assert differing(changed(**{f"candles__{field}": value})) == set(), field
-    assert differing(changed(ticks__source={"poll": "1000ms", "kind": "continuous"})) == set()
+    assert differing(changed(ticks__source={"poll": "2s", "kind": "continuous"})) == set()
     assert before.version_hash != changed(candles__timeout_seconds=300).version_hash
     assert before.version_hash == changed(candles__description="words").version_hash
 

@@ -1,7 +1,7 @@
 """What a job of a live DAG means, apart from how it is written, and the hash of that and of all before it.
 
 A job whose hash stays the same is the same job: a deploy lets it go on, with all that it remembers. How it is executed
-does not count: a longer timeout makes no dataset stale.
+does not count, nor when: a longer timeout makes no dataset stale, and another hour none empty.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from weft.flow.live.structure import config_of
 # What is so where nothing else is said.
 _RUNTIME, _QUEUE, _ATTEMPTS, _ON_FAILURE = "worker", "default", 3, "hold"
 _CONCURRENCY, _BACKLOG, _IDLE = 10, 10_000, 300.0
+# When a source looks or ticks, and how those sign who tell it something: what it brings means the same.
+_MANNER = ("schedule", "timezone", "every", "catch_up", "poll", "settle", "hmac")
+_BY_CLOCK = frozenset({"cron", "interval"})
 _STRATEGIES = {"PerUpdate": "update", "PerPartition": "partition"}
 
 
@@ -120,7 +123,8 @@ def _decisive(job: JobSpec, document: Mapping[str, Any]) -> dict[str, Any]:
     if known is not None:
         found["config"] = known.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if job.source is not None:
-        found["source"] = {**job.source.model_dump(mode="json", exclude_defaults=True), "kind": job.source.kind}
+        said = job.source.model_dump(mode="json", exclude_defaults=True, exclude=set(_MANNER))
+        found["source"] = {**said, "kind": "clock" if job.source.kind in _BY_CLOCK else job.source.kind}
     return found
 
 
@@ -147,5 +151,14 @@ def _settings(job: JobSpec, defaults: JobDefaults) -> dict[str, Any]:
         "on_failure": said("on_failure", _ON_FAILURE),
         "max_concurrency": scaled("max_concurrency", _CONCURRENCY),
         "max_backlog": scaled("max_backlog", _BACKLOG),
+        "source": _manner(job),
         "idle_timeout": None if job.activation == "source" or idle == NEVER else idle,
     }
+
+
+def _manner(job: JobSpec) -> dict[str, Any] | None:
+    if job.source is None:
+        return None
+    said = job.source.model_dump(mode="json")
+    kept = {each: said[each] for each in _MANNER if said.get(each) is not None}
+    return {"kind": job.source.kind, **kept} if job.source.kind in _BY_CLOCK else kept

@@ -125,8 +125,8 @@ select $1, $2, d.org_id, d.id, $5, $5::bigint is not null from weft.dataset d wh
 
 -- name: put_source
 insert into weft.live_source (live_job_id, org_id, kind, cron, every, timezone, anchor, catch_up, next_at, event, match, lane, hook, table_name,
-  columns)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+  columns, manner)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
 
 -- name: swap
 select weft.swap_dag($1, $2, $3, $4, $5);

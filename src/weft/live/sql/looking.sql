@@ -20,7 +20,7 @@ select j.id, j.name, j.config_hash, j.activation, j.operator, j.runtime, j.strat
   coalesce((select m.dag_version_id = d.version_id from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.version_id), false) as is_live,
   coalesce((select true from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.building_id), false) as is_building,
   j.paused_at, s.units, s.held, s.writes, s.since as oldest_at, s.is_behind, j.completed, j.failed, j.last_error,
-  j.last_active_at, o.next_at,
+  j.last_active_at, nullif(o.next_at, 'epoch') as next_at,
   array(select r.name from weft.live_input i join weft.dataset r on r.id = i.dataset_id
     where i.live_job_id = j.id and ($5::text[] is null or r.read_roles && $5) order by i.place) as inputs,
   array(select r.name || '@' || v.number from weft.live_output i join weft.dataset r on r.id = i.dataset_id

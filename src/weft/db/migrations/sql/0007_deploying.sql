@@ -69,6 +69,20 @@ begin
   where j.id = o.live_job_id and (j.runtime, j.queue_id, j.rank, j.timeout, j.heartbeat_timeout, j.max_attempts, j.on_failure,
       j.max_concurrency, j.max_backlog, j.idle_after) is distinct from (s.runtime, s.queue_id, s.rank, s.timeout, s.heartbeat_timeout,
       s.max_attempts, s.on_failure, s.max_concurrency, s.max_backlog, s.idle_after);
+  update weft.live_source s set manner = n.manner, kind = coalesce(n.manner ->> 'kind', s.kind), catch_up = n.manner ->> 'catch_up',
+    hook = n.manner -> 'hmac', cron = n.cron, every = n.every, timezone = n.timezone,
+    anchor = case when n.is_moved then weft.now() else s.anchor end, next_at = case when n.is_moved then 'epoch' else s.next_at end
+  from (
+    select o.*, (o.cron, o.every, o.timezone) is distinct from (b.cron, b.every, b.timezone) as is_moved from (
+      select distinct on (m.live_job_id) m.live_job_id, m.settings -> 'source' as manner, m.settings -> 'source' ->> 'schedule' as cron,
+        make_interval(secs => (m.settings -> 'source' ->> 'every')::float8) as every,
+        case when m.settings -> 'source' ->> 'kind' is not null then coalesce(m.settings -> 'source' ->> 'timezone', 'UTC') end as timezone
+      from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id)
+      where d.id = dag order by m.live_job_id, m.dag_version_id = d.version_id desc
+    ) o join weft.live_source b on b.live_job_id = o.live_job_id
+    where b.manner::jsonb is distinct from o.manner::jsonb
+  ) n
+  where s.live_job_id = n.live_job_id;
   for each in
     select s.live_job_id, s.org_id, s.event, s.is_listening from weft.live_source s join weft.live_job j on j.id = s.live_job_id
     where j.dag_id = dag and s.is_listening <> (j.id = any (wanted)) order by s.event, s.live_job_id

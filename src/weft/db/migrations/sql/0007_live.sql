@@ -174,6 +174,8 @@ create table weft.live_source (
   org_id bigint not null,
   kind text not null check (kind in ('cron', 'interval', 'event', 'files', 'table', 'continuous')),
   is_listening boolean not null default false,
+  -- When it looks or ticks and how it is told something, as it is written: what may change while it goes on.
+  manner json,
   -- From when on it has not listened: what came since is made up for when it listens again.
   deaf_since timestamptz,
   cron text,
@@ -181,6 +183,7 @@ create table weft.live_source (
   timezone text,
   anchor timestamptz,
   catch_up text check (catch_up in ('none', 'latest', 'all')),
+  -- When the next tick is; the epoch when its times have changed, and the next is to be found.
   next_at timestamptz,
   missed bigint not null default 0,
   event text,
