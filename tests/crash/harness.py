@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     type_Connection = asyncpg.Connection[asyncpg.Record]
 
 TESTS = Path(__file__).parents[1]
+# What those call themselves to the server who are to be killed.
+VICTIM = "victim"
 # Generous: a machine under load is slow, and only what never happens must fail.
 LIVENESS = 60.0
 
@@ -46,6 +48,15 @@ async def until(look: Callable[[], Awaitable[Any]], what: str, seconds: float = 
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         await asyncio.sleep(0.01)
     return found
+
+
+async def until_forgotten(conn: type_Connection) -> None:
+    """Return when the server has ended the sessions of whoever died."""
+
+    async def is_forgotten() -> bool:
+        return not await conn.fetch("select 1 from pg_stat_activity where application_name = $1", VICTIM)
+
+    await until(is_forgotten, "the server ends the sessions of the dead")
 
 
 async def until_settled(conn: type_Connection, seconds: float = LIVENESS) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 import weft
 from crash.dataset_acts import NAME, SEVENS, collect
-from crash.harness import Performance, Process, until
+from crash.harness import VICTIM, Performance, Process, until_forgotten
 from crash.job_acts import settings_for
 from crash.proxy import proxy_to
-from crash.test_job_kill import VICTIM, counted
+from crash.test_job_kill import counted
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -46,11 +46,7 @@ async def each_statement(
             is_killed = await victim.is_reached(held.fired)
             if is_killed:
                 await victim.kill()
-
-        async def is_forgotten() -> bool:
-            return not await conn.fetch("select 1 from pg_stat_activity where application_name = $1", VICTIM)
-
-        await until(is_forgotten, "the server ends the sessions of the dead")
+        await until_forgotten(conn)
         await look(said, number)
         if not is_killed:
             assert int(await victim.end) == 0

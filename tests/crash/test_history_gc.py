@@ -13,10 +13,10 @@ import asyncpg
 import pytest
 
 import weft
-from crash.harness import Process
+from crash.harness import VICTIM, Process
 from crash.history_acts import DEPTH, UPKEEP, flow, seen_of, settings_for
 from crash.proxy import nth, proxy_to
-from crash.test_history_kill import VICTIM, Performance, for_victims
+from crash.test_history_kill import Performance, for_victims
 from history_laws import broken_laws, make_older
 from weft.history import collecting
 

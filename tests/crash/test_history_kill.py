@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 import weft
-from crash.harness import Performance, Process, until, until_call_waits
+from crash.harness import VICTIM, Performance, Process, until_call_waits, until_forgotten
 from crash.history_acts import ACTS, DEPTH, LARGE, Act, seen_of, settings_for
 from crash.proxy import Fault, Proxy, nth, proxy_to
 from crash.sessions import sessions
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Conn = asyncpg.Connection[asyncpg.Record]
 
 # Who acts, and under what name their sessions are known to the server.
-VICTIM = "victim"
 MADE = """
   select (select count(*) from weft.tag_move where moved_by = $1 and tag = $3),
     (select count(*) from weft.artifact a where a.actor = $1 and a.workflow_id = $2
@@ -117,14 +116,6 @@ class Stage:
             assert set(self.storage.digests()) == used
             assert await keeper.workflows.fsck() == []
 
-    async def until_forgotten(self) -> None:
-        """Return when the server has ended the sessions of whoever died."""
-
-        async def is_forgotten() -> bool:
-            return not await self.conn.fetch("select 1 from pg_stat_activity where application_name = $1", VICTIM)
-
-        await until(is_forgotten, "the server ends the sessions of the dead")
-
 
 @pytest.fixture(params=ACTS)
 async def stage(request: pytest.FixtureRequest, url: str, tmp_path: Path, conn: Conn) -> AsyncIterator[Stage]:
@@ -162,7 +153,7 @@ async def test_a_process_killed_between_any_two_statements_has_done_all_or_nothi
             if not await victim.is_reached(held.fired):
                 break
             await victim.kill()
-        await stage.until_forgotten()
+        await until_forgotten(stage.conn)
         done.append(await stage.require_all_or_nothing())
         await stage.require_done_again(copies, done[-1])
     assert int(await victim.end) == 0
@@ -183,7 +174,7 @@ async def test_a_process_killed_while_its_statement_waits_has_done_all_or_nothin
         victim = await stage.start(copies, f"{stage.url}&application_name={VICTIM}", VICTIM)
         await until_call_waits(stage.conn, "weft.")
         await victim.kill()
-    await stage.until_forgotten()
+    await until_forgotten(stage.conn)
     is_done = await stage.require_all_or_nothing()
     await stage.require_done_again(copies, is_done)
 

@@ -14,7 +14,7 @@ import pytest
 import weft
 from crash.apps import acting  # noqa: F401  the handlers of the workers in this process
 from crash.checker import check
-from crash.harness import Performance, Process, until
+from crash.harness import VICTIM, Performance, Process, until, until_forgotten
 from crash.job_acts import ACTS, Act, settings_for
 from crash.job_sessions import JobSession, flow, job_sessions
 from crash.proxy import Exchange, Proxy, proxy_to
@@ -24,7 +24,6 @@ from weft.worker.registry import Registry
 if TYPE_CHECKING:
     Conn = asyncpg.Connection[asyncpg.Record]
 
-VICTIM = "victim"
 # How a session begins is no part of what is done in it.
 SETTING_UP = ("pg_catalog", "pg_class", "schema_revision", "weft.machine", "weft.org")
 REGISTRY = Registry()
@@ -62,15 +61,6 @@ async def _start(copies: Process, proxy: Proxy, home: Path, act: str, **more: An
     url = f"{proxy.url}&application_name={VICTIM}"
     copies.say(json.dumps({"act": act, "url": url, "home": str(home), **more}))
     return Performance(copies, int(await copies.hear()))
-
-
-async def _until_forgotten(conn: Conn) -> None:
-    """Return when the server has ended the sessions of whoever died."""
-
-    async def is_forgotten() -> bool:
-        return not await conn.fetch("select 1 from pg_stat_activity where application_name = $1", VICTIM)
-
-    await until(is_forgotten, "the server ends the sessions of the dead")
 
 
 async def _prepared(client: weft.Client, engine: JobSession, plan: Act) -> int | None:
@@ -120,7 +110,7 @@ async def test_a_process_killed_between_any_two_statements_has_done_all_or_nothi
                 is_killed = await victim.is_reached(held.fired)
                 if is_killed:
                     await victim.kill()
-            await _until_forgotten(engine.conn)
+            await until_forgotten(engine.conn)
             await check(engine.conn)
             seen = await _seen(engine, plan, job_id, key)
             assert seen in (plan.before, plan.done), number
@@ -214,7 +204,7 @@ async def test_an_orchestrator_killed_at_any_statement_leaves_jobs_that_others_b
                     victim = await _start(copies, proxy, home, "orchestrate")
                     is_killed = await _is_reached(held.fired, client, jobs)
                     await victim.kill()
-                await _until_forgotten(watcher.conn)
+                await until_forgotten(watcher.conn)
                 await check(watcher.conn)
                 # What it has left is taken over at once.
                 await watcher.conn.execute(

@@ -15,14 +15,13 @@ import asyncpg
 import pytest
 
 import weft
-from crash.harness import Process, until
+from crash.harness import VICTIM, Process, until_forgotten
 from crash.proxy import nth, proxy_to
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
     Conn = asyncpg.Connection[asyncpg.Record]
 
-VICTIM = "victim"
 FLOW = {
     "workflow_id": "again",
     "on_failure": "finish_independent",
@@ -105,12 +104,7 @@ async def test_a_rerun_that_is_killed_between_any_two_statements_is_there_as_a_w
     whole: tuple[int, ...] | None = None
     for number in itertools.count(1):
         was_killed = await _killed_at(number, job.id, url, tmp_path / "home", copies)
-        await until(
-            lambda: conn.fetchval(
-                "select not exists (select 1 from pg_stat_activity where application_name = $1)", VICTIM
-            ),
-            "the server ends the sessions of the dead",
-        )
+        await until_forgotten(conn)
         now = await _counts(conn)
         made = tuple(new - old for new, old in zip(now, before, strict=True))
         if any(made):

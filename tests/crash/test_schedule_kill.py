@@ -15,10 +15,10 @@ import asyncpg
 import pytest
 
 import weft
-from crash.harness import Crew, Performance, Process, until
+from crash.harness import VICTIM, Crew, Performance, Process, until, until_forgotten
 from crash.job_acts import settings_for
 from crash.proxy import proxy_to
-from crash.test_job_kill import VICTIM, counted
+from crash.test_job_kill import counted
 from tick_oracle import ZONES, changes_of, ticks_of
 from weft.jobs.library import Libraries
 from weft.live.ticker import Ticker
@@ -46,13 +46,6 @@ async def _ticks(conn: Conn, name: str) -> list[str]:
     """Return the ticks of a schedule for which there are jobs, as often as there are."""
     told = "select labels ->> 'tick' as tick from weft.jobs where labels ->> 'schedule' = $1 order by 1"
     return [row["tick"] for row in await conn.fetch(told, name)]
-
-
-async def _until_forgotten(conn: Conn) -> None:
-    async def is_forgotten() -> bool:
-        return not await conn.fetch("select 1 from pg_stat_activity where application_name = $1", VICTIM)
-
-    await until(is_forgotten, "the server ends the sessions of the dead")
 
 
 async def _due(conn: Conn, number: int) -> datetime:
@@ -98,7 +91,7 @@ async def test_whoever_is_killed_between_any_two_statements_has_begun_a_job_and_
                 is_killed = await victim.is_reached(held.fired)
                 if is_killed:
                     await victim.kill()
-            await _until_forgotten(conn)
+            await until_forgotten(conn)
             ticks.append(tick.isoformat())
             done.append(ticks[-1] in await _ticks(conn, "report"))
             assert await conn.fetchval(HAS_MOVED_ON[kind], tick) == done[-1], number

@@ -15,10 +15,10 @@ import asyncpg
 import pytest
 
 import weft
-from crash.harness import Crew, Performance, Process, until
+from crash.harness import VICTIM, Crew, Performance, Process, until, until_forgotten
 from crash.job_acts import settings_for
 from crash.proxy import proxy_to
-from crash.test_job_kill import VICTIM, counted
+from crash.test_job_kill import counted
 from live_scene import make_dag, make_job
 from tick_oracle import ZONES, changes_of, ticks_of
 from weft.live.source_ticks import SourceTicker
@@ -41,13 +41,6 @@ async def _ticks(conn: Conn, job_id: int) -> list[str]:
     return [row["at"] for row in await conn.fetch(told, job_id)]
 
 
-async def _until_forgotten(conn: Conn) -> None:
-    async def is_forgotten() -> bool:
-        return not await conn.fetch("select 1 from pg_stat_activity where application_name = $1", VICTIM)
-
-    await until(is_forgotten, "the server ends the sessions of the dead")
-
-
 async def test_whoever_is_killed_between_any_two_statements_has_made_a_unit_and_moved_on_or_neither(
     url: str, home: Path, conn: Conn, copies: Process
 ) -> None:
@@ -67,7 +60,7 @@ async def test_whoever_is_killed_between_any_two_statements_has_made_a_unit_and_
                 is_killed = await victim.is_reached(held.fired)
                 if is_killed:
                     await victim.kill()
-            await _until_forgotten(conn)
+            await until_forgotten(conn)
             ticks.append(tick.isoformat())
             done.append(ticks[-1] in await _ticks(conn, job))
             assert await conn.fetchval("select next_at > $1 from weft.live_source", tick) == done[-1], number

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from weft.core.garbage import uncollected
 from weft.core.json import depth_of, text_problem
 from weft.flow.json_events import JsonEvents, Peculiar, is_json, read_plain
-from weft.flow.problems import Path, Problem
+from weft.flow.problems import Path, Problem, placed
 from weft.flow.yaml_words import yaml_problem
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -94,6 +95,19 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
         raise Unreadable(
             "syntax", f"the document has a character that YAML does not allow, at {problem.position}"
         ) from None
+
+
+def read_or_tell(text: str | bytes, file: str | None = None) -> tuple[Document, list[Problem]]:
+    """Return the document in a text, or one without data and why it cannot be read."""
+    try:
+        with uncollected():
+            return read_document(text, file), []
+    except Unreadable as problem:
+        document = Document(None, "", file)
+        problems = placed([problem.problem], document)
+        # Only now: a text that cannot be read has lines to show, and no places to look up.
+        document.text = text if isinstance(text, str) else text.decode("utf-8-sig", "replace")
+        return document, problems
 
 
 def _plain(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from weft.core.garbage import uncollected
-from weft.flow.document import Document, Unreadable, read_document
+from weft.flow.document import Document, read_or_tell
 from weft.flow.expressions import Reference
 from weft.flow.graph import MAX_WAYS, Graph, Link, groups_of, links_of_groups
 from weft.flow.identity import version_hash
@@ -75,16 +75,8 @@ class Checked:
 
 def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Checked:
     """Return the definition in a text of YAML or JSON, and everything that is wrong with it, by line."""
-    try:
-        with uncollected():
-            document = read_document(text, file)
-    except Unreadable as problem:
-        document = Document(None, "", file)
-        problems = placed([problem.problem], document)
-        # Only now: a text that cannot be read has lines to show, and no places to look up.
-        document.text = text if isinstance(text, str) else text.decode("utf-8-sig", "replace")
-        return Checked(None, document, problems)
-    return check_document(document, **options)
+    document, problems = read_or_tell(text, file)
+    return Checked(None, document, problems) if problems else check_document(document, **options)
 
 
 @uncollected()

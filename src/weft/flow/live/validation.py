@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from weft.core.errors import InvalidDefinition, InvalidInput
-from weft.core.garbage import uncollected
-from weft.flow.document import Document, Unreadable, read_document
+from weft.flow.document import Document, read_or_tell
 from weft.flow.durations import seconds_of
 from weft.flow.live.identity import JobMeaning, dag_hash, meanings_of
 from weft.flow.live.model import DagDefinition
@@ -61,15 +60,8 @@ class CheckedDag:
 
 def check_dag_text(text: str | bytes, file: str | None = None) -> CheckedDag:
     """Return the live DAG in a text of YAML or JSON, and everything that is wrong with it, by line."""
-    try:
-        with uncollected():
-            document = read_document(text, file)
-    except Unreadable as problem:
-        document = Document(None, "", file)
-        problems = placed([problem.problem], document)
-        document.text = text if isinstance(text, str) else text.decode("utf-8-sig", "replace")
-        return CheckedDag(None, document, problems)
-    return check_dag(document)
+    document, problems = read_or_tell(text, file)
+    return CheckedDag(None, document, problems) if problems else check_dag(document)
 
 
 def check_dag(document: Document) -> CheckedDag:
