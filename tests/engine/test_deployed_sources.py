@@ -206,3 +206,18 @@ async def test_when_a_source_looks_and_who_signs_is_changed_while_it_goes_on(cli
         await conn.fetchrow("select current_id from weft.dataset where name = 'minutes'"),
     )
     assert await conn.fetchval("select count(*) from weft.live_unit where kind = 'tick'") == 0
+
+
+async def test_a_source_looks_as_often_as_is_said_by_now(client: weft.Client, registry: Registry) -> None:
+    seen: list[tuple[str, float]] = []
+
+    @operator("note", registry=registry)
+    async def note(live: LiveContext) -> None:
+        seen.append((live.id, live.source["poll"]))
+        await live.rest(0.01)
+
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        for poll in (3.0, 4.0, 3.0):
+            await client.live.deploy(_dag(forever={"kind": "continuous", "poll": poll}))
+            await until(lambda poll=poll: seen[-1:] and seen[-1][1] == poll)
+    assert len({job for job, _ in seen}) == 1

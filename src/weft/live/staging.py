@@ -51,11 +51,8 @@ async def job_of(conn: type_Connection, fence: Fence) -> dict[str, Any]:
     """Return the live job of a task: what it is called, what it means, what it reads and writes."""
     row = await _job(conn, fence)
     outputs = await conn.fetch(SQL.outputs, row["id"])
-    document = orjson.loads(row["document"])
-    if row["manner"] is not None:
-        document["source"] |= orjson.loads(row["manner"])
     return {
-        "dag": row["dag"], "name": row["name"], "document": document,
+        "dag": row["dag"], "name": row["name"], "document": orjson.loads(row["document"]),
         "inputs": [dict(each) for each in await conn.fetch(SQL.inputs, row["id"])],
         "outputs": [each["name"] for each in outputs], "output_versions": [each["version"] for each in outputs],
     }  # fmt: skip

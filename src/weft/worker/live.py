@@ -91,6 +91,12 @@ class LiveContext:
         return found
 
     @property
+    def source(self) -> Mapping[str, Any]:
+        """What the DAG says of the job's source; in a slice, how it looks by now. Nothing for one that reacts."""
+        written: Mapping[str, Any] = self.document.get("source") or {}
+        return {**written, **self.unit.said} if self.unit.kind == "slice" else written
+
+    @property
     def workshop(self) -> Workshop:
         """What operators that come with Weft work with."""
         assert self.task.workshop is not None

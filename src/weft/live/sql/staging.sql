@@ -1,7 +1,6 @@
 -- name: job
 -- The live job of a task that is running, by its worker and attempt; null for a task that has none.
-select l.id, l.org_id, l.name, d.name as dag, l.document, (select s.manner from weft.live_source s where s.live_job_id = l.id) as manner
-from weft.task t
+select l.id, l.org_id, l.name, d.name as dag, l.document from weft.task t
   left join weft.live_unit u on u.task_id = t.id left join weft.live_job l on l.id = u.live_job_id left join weft.live_dag d on d.id = l.dag_id
 where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running' for share of t;
 

@@ -49,7 +49,7 @@ class _Follower:
         self.live = live
         self.config = config
         self.feed = feed_of(live, config)
-        self.poll = seconds_of((live.document.get("source") or {}).get("poll", 1))
+        self.poll = seconds_of(live.source.get("poll", 1))
         self.state = state
         self.cursor: int | None = state.get("cursor")
         self.next: str | None = state.get("next")

@@ -56,7 +56,7 @@ async def run(live: LiveContext) -> None:
 
 
 def _said(live: LiveContext) -> _Said:
-    source: Mapping[str, Any] = live.document["source"]
+    source: Mapping[str, Any] = live.source
     path, pattern = split_pattern(source["path"])
     place = place_at(path, pattern or source.get("pattern") or "*", live.workshop.settings.files_roots)
     settle = 0.0 if place.is_whole_at_once else _seconds(source, "settle", 2.0)

@@ -602,7 +602,9 @@ begin
     ), params as (
       insert into weft.task_params (id, org_id, params)
       select c.task_id, l.org_id, json_build_object('live_job', job::text, 'unit',
-        json_build_object('id', c.id::text, 'kind', c.kind, 'lane', c.lane, 'said', c.said))
+        json_build_object('id', c.id::text, 'kind', c.kind, 'lane', c.lane, 'said',
+          -- A slice is told how its source looks by now.
+          case when c.kind = 'slice' then (select coalesce(s.manner, c.said) from weft.live_source s where s.live_job_id = job) else c.said end))
       from chosen c
     ), taken as (
       update weft.live_unit u set state = 'running', task_id = c.task_id from chosen c where u.id = c.id
