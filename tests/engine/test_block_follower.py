@@ -208,7 +208,8 @@ async def test_whoever_asks_to_be_left_alone_is(
     chain.retry_after = "600"
     await follow(scene, config_of(http_feed(chain)))
     async with weft.Worker(client=near, registry=registry), weft.Orchestrator(client=near):
-        await until(lambda: conn.fetchval("select rest_until > weft.now() + interval '590 s' from weft.live_source"))
+        # The next slice is there, and waits: what is changed of it now stays so.
+        await until(lambda: conn.fetchval("select run_at > weft.now() + interval '590 s' from weft.live_unit"))
         assert len(chain.requests) == 1
         chain.retry_after = None
         await conn.execute(

@@ -445,6 +445,7 @@ async def test_what_changes_between_look_and_end_makes_the_end_void(
     assert await conn.fetchval("select state from weft.tasks where id = $1", task) == "running"
 
 
+@with_and_without_a_database
 async def test_an_end_that_is_void_is_tried_again(client: weft.Client, registry: Registry, conn: Connection) -> None:
     """A worker does not notice, and the task runs: held up by a lock until what was read has changed."""
     async with at_home(client, registry) as house:

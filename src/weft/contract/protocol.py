@@ -36,7 +36,15 @@ _LEASE = r"^[0-9]{1,19}\.[0-9]{1,9}$"
 _DIGEST = r"^[0-9a-f]{64}$"
 # Why an attempt did not succeed, as it is kept.
 Reason = Literal[
-    "error", "timeout", "crashed", "expression", "non_retryable", "output_refused", "heartbeat_timeout", "no_handler"
+    "error",
+    "timeout",
+    "crashed",
+    "expression",
+    "non_retryable",
+    "output_refused",
+    "heartbeat_timeout",
+    "no_handler",
+    "write_conflict",
 ]
 
 
@@ -212,7 +220,8 @@ class Failed(Held):
     """An attempt that did not succeed.
 
     It is tried again as its task says, or in ``retry_in`` seconds, or not at all when it is not ``retryable``. With
-    ``snooze`` it comes back after that time, and nothing counts. ``state`` says that it was the last.
+    ``snooze`` it comes back after that time, and nothing counts; ``reason`` may be ``write_conflict`` then, when it goes
+    by data that others have changed. ``state`` says that it was the last.
     """
 
     error: Failure | None = None

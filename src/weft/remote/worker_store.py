@@ -90,16 +90,17 @@ class RemoteStore:
 
     def _failed(self, outcome: Postponed | Ended) -> dict[str, Any]:
         told: dict[str, Any] = lease_of(self._id, outcome.id, outcome.attempt)
-        if isinstance(outcome, Postponed):
-            delay = outcome.delay.total_seconds()
-            if not outcome.counted:
-                return {**told, "snooze": delay}
-            told["retry_in"] = delay
-        else:
-            told["state"] = outcome.state
         error = None if outcome.error is None else orjson.loads(outcome.error)
         if error is not None:
             error["type"] = error["type"][:200]
+        if not isinstance(outcome, Postponed):
+            told["state"] = outcome.state
+        elif outcome.counted:
+            told["retry_in"] = outcome.delay.total_seconds()
+        else:
+            told["snooze"] = outcome.delay.total_seconds()
+            # One that asked for it has nothing more to say.
+            return told if error is None else {**told, "error": error, "reason": outcome.reason}
         return {**told, "error": error, "outcome": outcome.outcome, "reason": outcome.reason}
 
     async def complete_one(self, outcome: Completed, *, patience: str) -> list[int]:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from weft.contract.protocol import ClaimTasks, Complete, Decline, Done, Fail, Failed, Held, HeldTasks, OneOrSeveral
 from weft.contract.protocol_answers import ClaimedTask, ClaimTold, Declined, Settled
+from weft.core.data_errors import WriteConflict
 from weft.core.errors import InvalidInput, LeaseLost, NotFound
 from weft.core.json import blob_reference, check_size, encode_plain, size_of
 from weft.core.log_lines import add_to_lines
@@ -148,7 +149,8 @@ async def fail(caller: Caller, asked: Fail) -> dict[str, Any]:
 def _outcome(each: Failed) -> Postponed | Ended:
     task_id, attempt = each.task_id, each.lease_token.attempt
     if each.snooze is not None:
-        return Postponed(task_id, attempt, timedelta(seconds=each.snooze), "snoozed", "snooze", None, False)
+        told = (WriteConflict.code, _error(each)) if each.reason == WriteConflict.code else ("snooze", None)
+        return Postponed(task_id, attempt, timedelta(seconds=each.snooze), "snoozed", *told, False)
     if each.state is not None:
         return Ended(task_id, attempt, each.state, each.outcome, each.reason, _error(each))
     if not each.retryable:
