@@ -220,8 +220,8 @@ class Failed(Held):
     """An attempt that did not succeed.
 
     It is tried again as its task says, or in ``retry_in`` seconds, or not at all when it is not ``retryable``. With
-    ``snooze`` it comes back after that time, and nothing counts; ``reason`` may be ``write_conflict`` then, when it goes
-    by data that others have changed. ``state`` says that it was the last.
+    ``snooze`` it comes back after that time, and nothing counts; ``reason`` is ``write_conflict`` then when it goes by
+    data that others have changed. ``state`` says that it was the last.
     """
 
     error: Failure | None = None
