@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -13,6 +14,7 @@ from weft.catalog import dataset_versions, dataset_writing, datasets
 from weft.catalog.dataset_reading import Named, state_of
 from weft.catalog.dataset_writing import Begun, Mode, Staged
 from weft.core.data_errors import WriteConflict
+from weft.data.collecting import DatasetCollector
 from weft.queue import work
 from weft.queue.steps import Fence
 from weft.queue.work import Completed
@@ -140,6 +142,24 @@ async def test_a_write_that_goes_by_what_has_changed_is_void_and_so_is_the_outco
     with pytest.raises(WriteConflict, match="another version"):
         await _complete(conn, by_version)
     assert str(await state_of(conn, 1, Named("orders"))) == "orders@2.1"
+
+
+async def test_what_came_to_nothing_stays_while_whoever_lost_it_may_write_on(client: weft.Client, conn: Conn) -> None:
+    fence = await _held(conn, client)
+    await dataset_writing.begin(conn, fence, "orders", Mode.APPEND, None)
+    await conn.execute("update weft.task set attempt = 2 where id = $1", fence.task_id)
+    await dataset_writing.begin(conn, fence._replace(attempt=2), "orders", Mode.APPEND, None)
+    staged = "select attempt from weft.staged_write order by 1"
+    collector = DatasetCollector(client.database, client.settings, timedelta(hours=1))
+    await collector.run_once()
+    assert [row[0] for row in await conn.fetch(staged)] == [1, 2]
+    await conn.execute("update weft.staged_write set created_at = created_at - interval '2 hours'")
+    # Nor is what is still being written collected, however long it takes.
+    await collector.run_once()
+    assert [row[0] for row in await conn.fetch(staged)] == [2]
+    await conn.execute("update weft.task set state = 'ready', worker_id = null where id = $1", fence.task_id)
+    await collector.run_once()
+    assert await conn.fetch(staged) == []
 
 
 async def test_what_an_attempt_before_the_last_has_staged_comes_to_nothing(client: weft.Client, conn: Conn) -> None:

@@ -149,8 +149,8 @@ async def fail(caller: Caller, asked: Fail) -> dict[str, Any]:
 def _outcome(each: Failed) -> Postponed | Ended:
     task_id, attempt = each.task_id, each.lease_token.attempt
     if each.snooze is not None:
-        told = (WriteConflict.code, _error(each)) if each.reason == WriteConflict.code else ("snooze", None)
-        return Postponed(task_id, attempt, timedelta(seconds=each.snooze), "snoozed", *told, False)
+        reason, error = (each.reason, _error(each)) if each.reason == WriteConflict.code else ("snooze", None)
+        return Postponed(task_id, attempt, timedelta(seconds=each.snooze), "snoozed", reason, error, False)
     if each.state is not None:
         return Ended(task_id, attempt, each.state, each.outcome, each.reason, _error(each))
     if not each.retryable:
