@@ -74,6 +74,23 @@ async def test_what_is_called_the_same_in_another_org_is_another_thing(
     assert (await theirs.live.show("market")).paused_at is not None
 
 
+async def test_a_dataset_that_another_org_makes_later_is_not_in_the_way(
+    both: tuple[weft.Client, weft.Client], conn: Conn
+) -> None:
+    ours, theirs = both
+
+    def shared(by: int, **more: Any) -> dict[str, Any]:
+        found = market(by, **more)
+        found["jobs"] = {"ticks": found["jobs"]["ticks"] | {"outputs": ["shared"], "config": {"by": by}}}
+        return found
+
+    await ours.live.deploy(shared(1, dag="one"))
+    await theirs.live.deploy(shared(1, dag="two"))
+    before = await _rows(conn)
+    await ours.live.deploy(shared(2, dag="one"))
+    assert await _rows(conn) == before
+
+
 async def test_names_are_looked_for_in_ones_own_org_alone(
     both: tuple[weft.Client, weft.Client], conn: Conn, make_client: MakeClient
 ) -> None:

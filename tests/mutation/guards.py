@@ -263,7 +263,7 @@ GUARDS: list[Guard] = [
          "and not exists (select 1 from weft.dag_version_dataset p where p.version_id = o.id)"),
     *_of("dataset.lock", "test_deploys", ("exists (select 1 from weft.live_output o where o.dataset_id = d.id) as is_live", "false as is_live")),
     # --- live DAGs ---
-    *_of("deploying.lock_dag", "test_live_guards", "for no key update"),
+    *_of("deploying.lock_dag", "test_deploy_races", "for no key update"),
     *_of("deploying.dag", "test_live_guards", "d.org_id = $1 and"),
     *_of("deploying.is_workflow", "test_live_guards", "t.org_id = $1 and"),
     *_of("deploying.is_workflow", "test_deploys", "and not t.is_deployed"),
