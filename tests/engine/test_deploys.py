@@ -461,5 +461,11 @@ async def test_a_plan_tells_which_workflows_have_read_what_is_built_anew_and_whe
     (reader,) = (await scene.client.live.plan(market(3))).touched
     assert reader.schedule == "nightly"
     # Nor is anybody told of it who may not see what it makes.
-    with seeing(frozenset()):
-        assert (await scene.client.live.plan(market(3))).touched == ()
+    await scene.client.roles.create("analyst")
+    await scene.client.datasets.grant("scaled", ["analyst"])
+    for roles, seen in ((frozenset(), 0), (frozenset({"analyst"}), 0), (None, 1)):
+        with seeing(roles):
+            assert len((await scene.client.live.plan(market(3))).touched) == seen, roles
+    await scene.client.datasets.grant("totals", ["analyst"])
+    with seeing(frozenset({"analyst"})):
+        assert (await scene.client.live.plan(market(3))).touched == (reader,)

@@ -13,6 +13,7 @@ from engine_scene import Clock
 import weft
 from engine.test_deploys import Scene, market
 from live_scene import until
+from weft.data.collecting import SQL as COLLECTING
 from weft.data.collecting import DatasetCollector
 from weft.live import swapping
 from weft.live.collecting import DagCollector
@@ -92,6 +93,22 @@ async def test_versions_can_be_gone_back_to_within_the_retention_and_go_after_it
         await scene.settled()
         assert await scene.values("again") == [20]
     assert (await scene.client.datasets.state("scaled")).version == 3
+
+
+async def test_a_version_that_is_being_collected_is_not_taken_up_again(scene: Scene, clock: Clock) -> None:
+    async with scene.running():
+        for factor in (2, 3):
+            await scene.client.live.deploy(market(factor))
+            await scene.client.live.wait("market", factor - 1, timeout=30)
+        await until(lambda: _is_stopped(scene))
+    await clock.advance(days=31)
+    settings = scene.client.settings
+    while await DagCollector(scene.client.database, settings).run_once():
+        pass
+    was = {each.name: each.action for each in (await scene.client.live.plan(market())).datasets}
+    await scene.conn.execute(COLLECTING.close_versions, settings.dataset_retention)
+    now = {each.name: each.action for each in (await scene.client.live.plan(market())).datasets}
+    assert (was["scaled"], now["scaled"]) == ("reused", "rebuilt")
 
 
 async def test_what_is_being_built_and_what_was_given_up(scene: Scene, clock: Clock) -> None:

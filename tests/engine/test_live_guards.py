@@ -262,3 +262,15 @@ class _undone:
 
     async def __aexit__(self, *_: object) -> None:
         await self._transaction.rollback()
+
+
+async def test_who_goes_back_twice_is_two_versions_back(client: weft.Client) -> None:
+    for attempts in (1, 2, 3):
+        dag = market(7)
+        dag["jobs"]["ticks"]["max_attempts"] = attempts
+        await client.live.deploy(dag)
+    for version in (2, 1):
+        await client.live.rollback("market")
+        assert (await client.live.show("market")).version == version
+    with pytest.raises(weft.NotFound):
+        await client.live.rollback("market")
