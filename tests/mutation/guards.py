@@ -272,7 +272,6 @@ GUARDS: list[Guard] = [
     *_of("deploying.names_of_datasets", "test_live_dags", "and ($2::text[] is null or d.read_roles && $2)"),
     *_of("deploying.lock_datasets", "test_live_guards", "d.org_id = $1 and"),
     *_of("deploying.versions_by_hash", "test_live_guards", "d.org_id = $1 and"),
-    *_of("deploying.versions_by_hash", "test_live_collecting", "v.collected_at is null and"),
     *_of("deploying.readers", "test_live_guards", "d.org_id = $1 and", ("d.org_id = $1 and", "", 1)),
     *_of("deploying.readers", "test_deploys", "and ($4::text[] is null or o.read_roles && $4)"),
     *_of("deploying.known_handlers", "test_live_guards", ("(w.org_id = $1 or 2 = any (w.queues)) and", ""), "and w.until > weft.now()"),
@@ -867,6 +866,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("deploying.versions_by_hash", "v.collected_at is null and"),
+        "one that is collected has another config_hash",
+    ),
     *(
         (Guard(f"dataset.{name}", text), "the id is that of a dataset or a version which was found in its org")
         for name, text in {
