@@ -191,6 +191,37 @@ async def test_a_held_unit_does_not_begin_anew_beside_one_that_has_taken_its_pla
     assert sorted(unit.state for unit in await client.live.units("market", "scaled")) == ["held", "new"]
 
 
+async def test_what_is_held_keeps_a_version_from_coming_into_effect_however_new_it_is(
+    client: weft.Client, conn: Conn
+) -> None:
+    await client.live.deploy(market())
+    await client.live.deploy(market(3))
+    await Router(client.database).run_once()
+    await conn.execute(
+        """insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, state, said)
+           select 1, m.live_job_id, 'mon', 'partition', 'partition:mon', 'held', '{}'
+           from weft.live_dag d join weft.dag_version_job m on m.dag_version_id = d.building_id
+             join weft.live_job j on j.id = m.live_job_id where j.name = 'scaled'"""
+    )
+    assert await swapping.run_once(client.database) == 0
+    await conn.execute("delete from weft.live_unit where state = 'held'")
+    assert await swapping.run_once(client.database) == 1
+
+
+async def test_of_a_dags_old_versions_the_young_stay(client: weft.Client, conn: Conn) -> None:
+    for attempts in (1, 2, 3):
+        dag = market(7)
+        dag["jobs"]["ticks"]["max_attempts"] = attempts
+        await client.live.deploy(dag)
+    collector = DagCollector(client.database, client.settings)
+    await conn.execute("update weft.dag_version set retired_at = retired_at - interval '40 days' where number = 1")
+    async with conn.transaction():
+        await conn.execute("select * from weft.live_dag for no key update")
+        assert await collector.run_once() == 0
+    assert await collector.run_once() == 1
+    assert [each.number for each in await client.live.history("market")] == [3, 2]
+
+
 async def test_whoever_changes_a_dag_waits_for_whoever_does_so_already(client: weft.Client, conn: Conn) -> None:
     await client.live.deploy(market())
     await client.live.deploy(market(3))
@@ -198,7 +229,6 @@ async def test_whoever_changes_a_dag_waits_for_whoever_does_so_already(client: w
         await conn.execute("select * from weft.live_dag for no key update")
         # Those who look again and again pass it over.
         assert await swapping.run_once(client.database) == 0
-        assert await DagCollector(client.database, client.settings).run_once() == 0
         acting = asyncio.create_task(client.live.abandon("market"))
         async with asyncio.timeout(30):
             waits = "select count(*) from pg_locks where not granted and pid <> pg_backend_pid()"

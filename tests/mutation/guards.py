@@ -298,12 +298,10 @@ GUARDS: list[Guard] = [
     *_of("swapping.settle_dag", "test_deploy_races", ("perform weft.lock_event(each.org_id, each.event);", "null;"), ("and e.at > s.deaf_since", "and false")),
     *_of("swapping.settle_dag", "test_deployed_sources", ("when n.is_moved then 'epoch' else s.next_at", "when n.is_moved then s.next_at else s.next_at"),
          ("when n.is_moved then 'epoch' else s.next_at", "when n.is_moved then 'epoch' else 'epoch'")),
-    *_of("swapping.swap_dag", "test_deploy_kill", "and o.id <> to_version", ("and o.id <> to_version", "", 1)),
-    *_of("swapping.swap_when_caught_up", "test_deploys", "or s.held > 0", "s.is_behind or"),
-    *_of("swapping.swap_when_caught_up", "test_live_guards", "skip locked"),
-    *_of("swapping.collect_dag", "test_live_collecting", "and v.retired_at < weft.now() - retention", "and j.state = 'stopped'",
-         ("and i.live_job_id <> j.id", "and false")),
-    *_of("swapping.collect_dag", "test_live_guards", "skip locked"),
+    *_of("swapping.swap_when_caught_up", "test_deploys", "s.is_behind or"),
+    *_of("swapping.swap_when_caught_up", "test_live_guards", "skip locked", "or s.held > 0"),
+    *_of("swapping.collect_dag", "test_live_collecting", "and j.state = 'stopped'", ("and i.live_job_id <> j.id", "and false")),
+    *_of("swapping.collect_dag", "test_live_guards", "skip locked", "and v.retired_at < weft.now() - retention"),
     *_of("swapping.advance_backfill", "test_live_dags", ("greatest(b.at_once - open_units, 0)", "b.at_once")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
@@ -866,6 +864,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    *(
+        (Guard("swapping.swap_dag", "and o.id <> to_version", nth=nth), "the next statement lets that version be live")
+        for nth in (0, 1)
+    ),
     (
         Guard("deploying.versions_by_hash", "v.collected_at is null and"),
         "one that is collected has another config_hash",
