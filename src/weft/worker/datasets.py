@@ -16,7 +16,7 @@ from weft.core.checks import check_word
 from weft.core.errors import InvalidInput
 from weft.data.extra import needs
 from weft.worker import dataset_answers as asks
-from weft.worker.steps import Ask, is_in_loop
+from weft.worker.steps import Ask, is_in_loop, require_no_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +79,7 @@ class TaskDataset:
         ``columns_from`` says what columns are made of, such as ``{"total": ["orders.price", "orders.quantity"]}``: of
         datasets that this attempt has read before.
         """
+        require_no_step("dataset", self.name)
         how = check_word(mode, "mode", Mode)
         if partition is not None and partition_by is not None:
             raise InvalidInput("partition", "a write has a partition or partition_by, and not both")
