@@ -2774,9 +2774,11 @@ begin
     if staged.follows and not exists (select 1 from weft.dataset d where d.id = v.dataset_id and d.current_id = version) then
       raise exception 'dataset %: it has another version by now', named using errcode = 'WF007';
     end if;
+    -- A partition that is not there may have been taken away.
     if staged.seen is not null and exists (
-      select 1 from weft.dataset_partition p
-      where p.version_id = version and p.partition_key = any (staged.partitions) and p.last_write > staged.seen and p.last_write < n
+      select 1 from unnest(staged.partitions) as k (key)
+        left join weft.dataset_partition p on p.version_id = version and p.partition_key = k.key
+      where coalesce(p.last_write, v.lost_by) > staged.seen and coalesce(p.last_write, v.lost_by) < n
     ) then
       raise exception 'dataset %: another task has written into the same partition meanwhile', named using errcode = 'WF007';
     end if;

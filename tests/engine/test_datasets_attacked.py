@@ -1,0 +1,121 @@
+"""Datasets written in ways that few have in mind: in parts, in steps, beside others who take away what is there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import weft
+from far import with_and_without_a_database
+from weft.worker.registry import Registry
+from writing import written
+
+SOON = weft.Retry(3, initial_delay=0)
+
+
+async def done(client: weft.Client, registry: Registry, handle: weft.TaskHandle) -> Any:
+    async with weft.Worker(client=client, registry=registry):
+        return await client.wait(handle.id, timeout=30)
+
+
+@with_and_without_a_database
+async def test_rows_that_were_replaced_do_not_keep_those_out_that_come_after(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="work", retry=0)
+    async def work(parts: list[list[Any]], ctx: weft.Context) -> None:
+        for mode, partition, ids in parts:
+            key = "id" if mode == "append" else None
+            await ctx.dataset("events").write(
+                [{"id": id} for id in ids], partition=partition, mode=mode, unique_key=key
+            )
+
+    before = [["append", "a", [1, 2]], ["append", "b", [1, 2]]]
+    again = [["append", "a", [7]], ["replace", "a", [5]], ["append", "a", [1, 5, 6, 7]], ["append", "b", [2, 3]]]
+    for parts in (before, again):
+        await done(client, registry, await client.enqueue(work, {"parts": parts}))
+    rows = {part.key: part.rows for part in await client.datasets.partitions("events")}
+    assert rows == {"a": 4, "b": 3}
+    # All at once, too.
+    whole = [["replace", None, [1]], ["append", "a", [1, 5]], ["append", "a", [5, 6]]]
+    await done(client, registry, await client.enqueue(work, {"parts": whole}))
+    assert [(part.key, part.rows) for part in await client.datasets.partitions("events")] == [("a", 3)]
+    assert (await client.datasets.show("events")).rows == 4
+
+
+@with_and_without_a_database
+async def test_an_attempt_adds_columns_bit_by_bit(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="work", retry=0)
+    async def work(ctx: weft.Context) -> None:
+        for number, columns in enumerate((["a"], ["a", "b"], ["a", "b", "c"])):
+            await ctx.dataset("wide").write([dict.fromkeys(columns, number)], partition=str(number))
+
+    await done(client, registry, await client.enqueue(work))
+    found = await client.datasets.show("wide")
+    assert [column.name for column in found.columns] == ["a", "b", "c"]
+    assert found.rows == 3
+
+
+@with_and_without_a_database
+async def test_what_follows_a_breaking_write_belongs_to_its_version(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="write one row", retry=0)
+    async def work(ctx: weft.Context) -> None:
+        await ctx.dataset("orders").write([{"id": "x"}], breaking=True)
+        await ctx.dataset("orders").write([{"id": "y"}], partition="more")
+
+    await written(client, "orders", 1)
+    await done(client, registry, await client.enqueue(work))
+    assert await client.datasets.sample("orders") == [{"id": "x"}, {"id": "y"}]
+    assert await client.datasets.sample("orders@1") == [{"value": 1}]
+
+
+@with_and_without_a_database
+async def test_data_are_not_written_in_a_step_that_a_later_attempt_leaves_out(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="work", retry=0)
+    async def work(ctx: weft.Context) -> None:
+        async def write() -> None:
+            await ctx.dataset("orders").write([{"id": 1}])
+
+        await ctx.step("write", write)
+
+    with pytest.raises(weft.TaskFailed, match="in a step"):
+        await done(client, registry, await client.enqueue(work))
+
+
+@pytest.mark.parametrize("by", ["partition", "partition_by"])
+@pytest.mark.parametrize("how", ["rollback", "replace"])
+async def test_rows_come_though_those_that_kept_them_out_have_gone_meanwhile(
+    client: weft.Client, registry: Registry, how: str, by: str
+) -> None:
+    has_written, goes_on = asyncio.Event(), asyncio.Event()
+
+    @registry.task(name="append", retry=SOON)
+    async def append(kind: str, ctx: weft.Context) -> int:
+        events = ctx.dataset("events")
+        if kind == "replace":
+            await events.write([{"id": 7, "day": "b"}], partition_by="day")
+            return int((await events.write([{"id": 7, "day": "b"}])).rows)
+        day = "b" if kind == "first" else "a"
+        where = {by: day if by == "partition" else "day"}
+        found = await events.write([{"id": 9, "day": day}], mode="append", unique_key="id", **where)
+        if kind == "late" and ctx.attempt == 1:
+            has_written.set()
+            await goes_on.wait()
+        return int(found.rows)
+
+    async with weft.Worker(client=client, registry=registry):
+        for kind in ("first", "then"):
+            await client.wait((await client.enqueue(append, {"kind": kind})).id, timeout=30)
+        late = await client.enqueue(append, {"kind": "late"})
+        await has_written.wait()
+        if how == "rollback":
+            await client.datasets.rollback("events@1.1")
+        else:
+            await client.wait((await client.enqueue(append, {"kind": "replace"})).id, timeout=30)
+        goes_on.set()
+        assert await client.wait(late.id, timeout=30) == 1
+    assert {part.key for part in await client.datasets.partitions("events")} >= {"a"}
