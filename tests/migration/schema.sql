@@ -1820,6 +1820,10 @@ CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item 
   order by d.item, d.state = 'completed' desc, d.id desc
 $$;
 
+CREATE FUNCTION weft.lane_of(said text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (octet_length(said) <= 400) THEN said ELSE ('md5:'::text || md5(said)) END;
+
 CREATE FUNCTION weft.lasting_queue(queue bigint) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$ select case when queue < 0 then 2 else queue end $$;
@@ -2435,7 +2439,7 @@ begin
   has_more := exists (select 1 from weft.live_unit u where u.live_job_id = s.live_job_id and u.state = 'new');
   execute format(
     'insert into weft.live_unit (id, org_id, live_job_id, lane, kind, dedupe_key, said)
-     select g.id, $1, $2, coalesce(case when octet_length(g.lane) <= 400 then g.lane else ''md5:'' || md5(g.lane) end, g.id::text),
+     select g.id, $1, $2, coalesce(weft.lane_of(g.lane), g.id::text),
        ''row'', ''row:'' || g.id, json_build_object(''rows'', g.rows)
      from (
        select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows
@@ -2476,7 +2480,7 @@ begin
     raise exception '%', crowded using errcode = 'WF008';
   end if;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-  select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+  select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
   where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
@@ -3865,7 +3869,7 @@ begin
     end if;
     if not each.is_listening then
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-      select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+      select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
         json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
       from weft.live_source s join weft.event e on e.org_id = s.org_id and e.name = s.event and e.at > s.deaf_since
       where s.live_job_id = each.live_job_id and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
@@ -4669,7 +4673,7 @@ begin
     where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
   end if;
 
-  -- What is done goes; so does what failed for a partition that has been written anew.
+  -- What is done goes; so does what failed for a partition that has been written anew, unless it is tried again just now.
   with old as (
     delete from weft.live_unit u where u.id = any (array(
       select o.id from weft.live_unit o where o.live_job_id = job and o.state = 'done' order by o.id limit 10 * room))
@@ -4679,7 +4683,7 @@ begin
   is_more := gone = 10 * room;
   if l.strategy = 'partition' then
     with old as (
-      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held'
+      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id)
         and exists (select 1 from weft.live_unit n where n.live_job_id = job and n.lane = u.lane and n.id > u.id) returning u.lane
     )
     select lanes || array_agg(o.lane) into lanes from old o;

@@ -292,6 +292,8 @@ GUARDS: list[Guard] = [
     *_of("acting.held", "test_live_guards", "and u.state = 'held'"),
     *_of("acting.begin_anew", "test_live_guards", ("and o.state in ('new', 'waiting', 'ready')", "and false")),
     *_of("acting.skip", "test_live_guards", "and u.state in ('held', 'new', 'waiting', 'ready')"),
+    *_of("acting.held", "test_live_attacked", "and not exists (select 1 from weft.task t where t.id = u.task_id)"),
+    *_of("acting.skip", "test_live_attacked", "and not exists (select 1 from weft.task t where t.id = u.task_id)"),
     *_of("acting.backfills", "test_live_guards", "b.org_id = $1 and"),
     *_of("acting.cancel_backfill", "test_live_guards", "b.org_id = $1 and", "and b.ended_at is null"),
     *_of("acting.leave_units", "test_live_dags", ("and u.state in ('new', 'waiting', 'ready')", "and false")),

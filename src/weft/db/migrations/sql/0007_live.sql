@@ -380,6 +380,11 @@ begin
   perform weft.hint_live();
 end $$;
 
+-- name: lane_of
+-- A lane by what an event says of it; what is too long for an index is told by its digest.
+create function weft.lane_of(said text) returns text language sql immutable parallel safe
+return case when octet_length(said) <= 400 then said else 'md5:' || md5(said) end;
+
 -- name: offer_events
 -- Events that were accepted become units of each source that listens for such ones. Void, with all that the transaction does, when
 -- one of these has no room for more: whoever sends is told, and comes again.
@@ -401,7 +406,7 @@ begin
     raise exception '%', crowded using errcode = 'WF008';
   end if;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-  select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+  select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
   where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
@@ -521,7 +526,7 @@ begin
     where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
   end if;
 
-  -- What is done goes; so does what failed for a partition that has been written anew.
+  -- What is done goes; so does what failed for a partition that has been written anew, unless it is tried again just now.
   with old as (
     delete from weft.live_unit u where u.id = any (array(
       select o.id from weft.live_unit o where o.live_job_id = job and o.state = 'done' order by o.id limit 10 * room))
@@ -531,7 +536,7 @@ begin
   is_more := gone = 10 * room;
   if l.strategy = 'partition' then
     with old as (
-      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held'
+      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id)
         and exists (select 1 from weft.live_unit n where n.live_job_id = job and n.lane = u.lane and n.id > u.id) returning u.lane
     )
     select lanes || array_agg(o.lane) into lanes from old o;

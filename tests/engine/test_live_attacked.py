@@ -1,0 +1,94 @@
+"""Live jobs whose senders, operators and keepers do what few have in mind."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+import weft
+from engine.test_deploys import market
+from engine.test_live_routing import Scene, dataset_id
+from live_scene import make_dag, make_job, make_output, until
+from weft.worker.live import LiveContext, operator
+from weft.worker.registry import Registry
+
+Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+async def _turn(conn: Conn, job: int, *, thorough: bool = False) -> int:
+    return int(await conn.fetchval("select begun from weft.turn_live_job($1, 100, $2)", job, thorough))
+
+
+async def test_a_unit_that_is_tried_again_is_not_passed_over_before_it_ends(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = Scene(client, conn, registry)
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    @operator("note", registry=registry)
+    async def note(live: LiveContext) -> None:
+        rows = (await live.changes()).to_pylist()
+        if not scene.seen:
+            scene.seen.append(("failed", []))
+            raise weft.NonRetryable("not now")
+        await live.write(rows, partition="a")
+        await live.set_state(len(rows))
+        begun.set()
+        if len(scene.seen) == 1:
+            scene.seen.append(("again", rows))
+            await goes_on.wait()
+        scene.seen.append(("done", rows))
+
+    dag = await make_dag(conn)
+    output = await make_output(conn, "noted", "market", "note")
+    async with weft.Worker(client=client, registry=registry):
+        await scene.put("a", 1)
+        job = await make_job(
+            conn, dag, "note", "note", inputs=[(await dataset_id(conn, "ticks"), None)], outputs=[output],
+            strategy="partition", max_concurrency=10,
+        )  # fmt: skip
+        await _turn(conn, job)
+        await until(lambda: conn.fetchval("select count(*) from weft.task_done where state = 'failed'"))
+        await _turn(conn, job, thorough=True)
+        (held,) = await client.live.units("market", "note", state="held")
+        assert await client.live.retry("market", "note") == 1
+        await begun.wait()
+        # Meanwhile the partition is written anew, and somebody would leave out what goes on again.
+        await scene.put("a", 2)
+        assert [await _turn(conn, job) for _ in range(3)] == [0, 0, 0]
+        with pytest.raises(weft.StateConflict, match="running"):
+            await client.live.skip("market", "note", held.id)
+        with pytest.raises(weft.StateConflict, match="running"):
+            await client.live.retry("market", "note", unit_id=held.id)
+        assert await client.live.retry("market", "note") == 0
+        goes_on.set()
+        await until(lambda: conn.fetchval("select count(*) from weft.live_unit where state = 'done'"))
+        assert await _turn(conn, job) == 1
+        await until(lambda: len(scene.seen) == 4)
+        await until(lambda: conn.fetchval("select count(*) from weft.live_unit where state = 'done'"))
+    assert sorted(row["id"] for row in await client.datasets.sample("noted")) == [1, 2]
+    assert await conn.fetchval("select state::text from weft.operator_state") == "2"
+
+
+async def test_an_event_may_say_a_lane_of_any_length(client: weft.Client, conn: Conn) -> None:
+    await client.live.deploy(market())
+    await client.live.pause("market")
+    long, short = secrets.token_hex(20_000), "a" * 400
+
+    async def send() -> list[str]:
+        await conn.execute("delete from weft.live_unit")
+        for day in (long, long, short, ""):
+            await client.jobs.send_event("tick", {"id": 1, "day": day})
+        await client.live.rollback("market", version=1)
+        return [row["lane"] for row in await conn.fetch("select lane from weft.live_unit order by id")]
+
+    lanes = await send()
+    assert lanes[0] == lanes[1] != short
+    assert lanes[2:] == [short, ""]
+    # The same for what is made up for.
+    await client.live.drain("market")
+    assert await send() == lanes
