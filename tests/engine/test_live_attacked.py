@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from datetime import timedelta
 from typing import TypeAlias
 
 import asyncpg
 import pytest
+from engine_scene import MakeClient
 
 import weft
+from engine.test_deploys import Scene as Deployed
 from engine.test_deploys import market
 from engine.test_live_routing import Scene, dataset_id
 from live_scene import make_dag, make_job, make_output, until
+from weft.data.collecting import DatasetCollector
+from weft.live.collecting import DagCollector
+from weft.live.router import Router
 from weft.worker.live import LiveContext, operator
 from weft.worker.registry import Registry
 
@@ -92,3 +98,49 @@ async def test_an_event_may_say_a_lane_of_any_length(client: weft.Client, conn: 
     # The same for what is made up for.
     await client.live.drain("market")
     assert await send() == lanes
+
+
+async def test_what_a_live_dag_is_made_of_is_neither_deleted_nor_handed_over(
+    make_client: MakeClient, conn: Conn, registry: Registry
+) -> None:
+    client = await make_client(dataset_retention="1ms")
+    scene = Deployed(client, conn, registry)
+    await client.datasets.create("rates")
+    dag = market()
+    dag["jobs"]["again"]["inputs"] = ["scaled", "rates"]
+    collector = DatasetCollector(client.database, client.settings, timedelta(0))
+    async with scene.running():
+        await client.live.deploy(dag)
+        await scene.tick(1)
+        await until(
+            lambda: conn.fetchval("select count(*) from weft.dataset_write where number = 1 having count(*) = 3")
+        )
+        for name in ("ticks", "scaled", "again", "rates"):
+            with pytest.raises(weft.DatasetBusy, match="the live DAG market"):
+                await client.datasets.delete(name)
+        for name in ("ticks", "scaled", "again"):
+            with pytest.raises(weft.InvalidInput, match="the live DAG market"):
+                await client.datasets.hand_over(name, "etl", "load")
+    await client.live.drain("market")
+    await client.datasets.delete("scaled")
+    await client.datasets.delete("rates")
+    # Nothing of it goes while a version of the DAG has it, and none of these comes back without it.
+    await collector.run_once()
+    await collector.run_once()
+    with pytest.raises(weft.InvalidInput, match="rates has been deleted: `weft datasets undelete rates`"):
+        await client.live.rollback("market", version=1)
+    with pytest.raises(weft.InvalidInput):
+        await client.live.deploy(dag | {"description": "again"})
+    for name in ("scaled", "rates"):
+        await client.datasets.undelete(name)
+    await client.live.rollback("market", version=1)
+    assert await client.datasets.sample("scaled") == [{"id": 2, "day": "mon"}]
+    # When the DAG is past, it is as with any other.
+    await client.live.drain("market")
+    for name in ("ticks", "scaled", "again", "rates"):
+        await client.datasets.delete(name)
+    await Router(client.database).run_once()
+    past = DagCollector(client.database, client.settings)
+    while await past.run_once() + await collector.run_once():
+        pass
+    assert await conn.fetchval("select count(*) from weft.dataset") == 0

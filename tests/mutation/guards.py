@@ -253,6 +253,8 @@ GUARDS: list[Guard] = [
     *_of("collecting.abandoned", "test_dataset_kill", ("s.created_at < weft.now() - $1::interval\n  and", "")),
     *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked",
          ("where d.deleted_at < weft.now() - $1::interval", "where d.deleted_at < 'infinity'::timestamptz - $1::interval")),
+    *_of("collecting.close_deleted", "test_live_attacked", "and not exists (select 1 from weft.live_output l where l.version_id = v.id) and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
+    *_of("keeping.live_user", "test_live_attacked", ("in (g.version_id, g.building_id)", "is not null")),
     *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
     *_of("rows.read", "test_dataset_tables", "v.org_id = $1 and"),
     *_of("keeping.open_write", "test_dataset_keeping", ("and t.state = 'running'", "and t.state = 'dead'")),
