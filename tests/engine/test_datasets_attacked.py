@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 import weft
@@ -119,3 +120,21 @@ async def test_rows_come_though_those_that_kept_them_out_have_gone_meanwhile(
         goes_on.set()
         assert await client.wait(late.id, timeout=30) == 1
     assert {part.key for part in await client.datasets.partitions("events")} >= {"a"}
+
+
+async def test_who_asks_for_a_time_gets_what_was_seen_then_whoever_has_gone_back_since(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], registry: Registry
+) -> None:
+    @registry.task(name="write")
+    async def write(value: int, ctx: weft.Context) -> None:
+        await ctx.dataset("orders").write([{"value": value}], breaking=True)
+
+    moments = []
+    for value in (1, 2, 3):
+        await done(client, registry, await client.enqueue(write, {"value": value}))
+        moments.append(await conn.fetchval("select weft.now()"))
+    for version in (2, 1, 3):
+        await client.datasets.rollback(f"orders@{version}")
+        moments.append(await conn.fetchval("select weft.now()"))
+    found = [(await client.datasets.state("orders", as_of=moment)).version for moment in moments]
+    assert found == [1, 2, 3, 2, 1, 3]

@@ -1591,6 +1591,7 @@ begin
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.dataset_seen to %s', role);
   execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
@@ -2181,14 +2182,18 @@ $$;
 CREATE FUNCTION weft.make_current(dataset bigint, version bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare before bigint;
+declare before bigint; at timestamptz;
 begin
   select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
   if before = version then
     return false;
   end if;
-  update weft.dataset_version v set retired_at = weft.now() where v.id = before;
-  update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
+  at := weft.now();
+  insert into weft.dataset_seen (org_id, dataset_id, at, version_id)
+  select d.org_id, d.id, at, version from weft.dataset d where d.id = dataset
+  on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id;
+  update weft.dataset_version v set retired_at = at where v.id = before;
+  update weft.dataset_version v set current_at = at, retired_at = null where v.id = version;
   update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
   perform weft.show_table(dataset);
   return true;
@@ -5246,6 +5251,13 @@ CREATE TABLE weft.dataset_partition (
     written_at timestamp with time zone NOT NULL
 );
 
+CREATE TABLE weft.dataset_seen (
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    version_id bigint NOT NULL
+);
+
 CREATE TABLE weft.dataset_write (
     version_id bigint NOT NULL,
     number bigint NOT NULL,
@@ -6388,6 +6400,9 @@ ALTER TABLE ONLY weft.dataset_partition
 ALTER TABLE ONLY weft.dataset
     ADD CONSTRAINT dataset_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.dataset_seen
+    ADD CONSTRAINT dataset_seen_pkey PRIMARY KEY (dataset_id, at);
+
 ALTER TABLE ONLY weft.dataset_version
     ADD CONSTRAINT dataset_version_dataset_id_config_hash_range_start_range_en_key UNIQUE NULLS NOT DISTINCT (dataset_id, config_hash, range_start, range_end);
 
@@ -7004,6 +7019,9 @@ ALTER TABLE ONLY weft.dataset
 
 ALTER TABLE ONLY weft.dataset_partition
     ADD CONSTRAINT dataset_partition_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset_seen
+    ADD CONSTRAINT dataset_seen_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.dataset_version
     ADD CONSTRAINT dataset_version_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;

@@ -68,6 +68,17 @@ create table weft.dataset_version (
 alter table weft.dataset add foreign key (org_id, current_id) references weft.dataset_version (org_id, id)
   on delete set null (current_id) deferrable initially deferred;
 
+-- name: dataset_seen
+-- Which version readers have seen from when on.
+create table weft.dataset_seen (
+  org_id bigint not null,
+  dataset_id bigint not null,
+  at timestamptz not null,
+  version_id bigint not null,
+  primary key (dataset_id, at),
+  foreign key (org_id, dataset_id) references weft.dataset (org_id, id) on delete cascade
+);
+
 -- name: dataset_write
 -- One change of a version, by the attempt that completed its task with it, or by whoever acts.
 create table weft.dataset_write (
@@ -269,14 +280,18 @@ $$ select hashtextextended(partition_key || '/' || path || coalesce(' ' || write
 -- name: make_current
 -- Lets readers see another version of a dataset from here on; false when they do already.
 create function weft.make_current(dataset bigint, version bigint) returns boolean language plpgsql as $$
-declare before bigint;
+declare before bigint; at timestamptz;
 begin
   select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
   if before = version then
     return false;
   end if;
-  update weft.dataset_version v set retired_at = weft.now() where v.id = before;
-  update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
+  at := weft.now();
+  insert into weft.dataset_seen (org_id, dataset_id, at, version_id)
+  select d.org_id, d.id, at, version from weft.dataset d where d.id = dataset
+  on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id;
+  update weft.dataset_version v set retired_at = at where v.id = before;
+  update weft.dataset_version v set current_at = at, retired_at = null where v.id = version;
   update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
   perform weft.show_table(dataset);
   return true;
@@ -551,6 +566,7 @@ begin
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.dataset_seen to %s', role);
   execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
