@@ -2897,6 +2897,11 @@ begin
   if versions is null then
     return;
   end if;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.partitions is not null
+    union select i.dataset_id from weft.task_input i where i.task_id = any (ended))) order by d.id for key share;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.swaps)) order by d.id for no key update;
   perform 1 from weft.dataset_version v where v.id = any (versions) order by v.id for no key update;
   for each in
     select distinct s.task_id, s.attempt, s.version_id from weft.staged_write s
@@ -4249,6 +4254,7 @@ declare d weft.live_dag; v weft.dag_version; each record;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
   select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
+  perform 1 from weft.dataset o where o.org_id = d.org_id and o.producer_dag = d.name order by o.id for update;
   -- What no job writes any more stays the DAG's, as none of its outputs.
   update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
   for each in

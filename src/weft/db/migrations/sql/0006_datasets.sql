@@ -435,7 +435,8 @@ begin
 end $$;
 
 -- name: publish_writes
--- What the tasks that end here have staged becomes visible with their outcomes. The versions are locked in one order.
+-- What the tasks that end here have staged becomes visible with their outcomes. All who lock both lock datasets before versions,
+-- and each in one order: those too that were read, for edges refer to them.
 create or replace function weft.publish_writes(ended bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
@@ -445,6 +446,11 @@ begin
   if versions is null then
     return;
   end if;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.partitions is not null
+    union select i.dataset_id from weft.task_input i where i.task_id = any (ended))) order by d.id for key share;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.swaps)) order by d.id for no key update;
   perform 1 from weft.dataset_version v where v.id = any (versions) order by v.id for no key update;
   for each in
     select distinct s.task_id, s.attempt, s.version_id from weft.staged_write s

@@ -97,6 +97,7 @@ declare d weft.live_dag; v weft.dag_version; each record;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
   select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
+  perform 1 from weft.dataset o where o.org_id = d.org_id and o.producer_dag = d.name order by o.id for update;
   -- What no job writes any more stays the DAG's, as none of its outputs.
   update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
   for each in
