@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -10,6 +11,8 @@ import pytest
 
 import weft
 from far import with_and_without_a_database
+from live_scene import until
+from weft.queue import upkeep
 from weft.worker.registry import Registry
 from writing import written
 
@@ -138,3 +141,34 @@ async def test_who_asks_for_a_time_gets_what_was_seen_then_whoever_has_gone_back
         moments.append(await conn.fetchval("select weft.now()"))
     found = [(await client.datasets.state("orders", as_of=moment)).version for moment in moments]
     assert found == [1, 2, 3, 2, 1, 3]
+
+
+async def test_what_tasks_have_read_is_forgotten_with_them(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], registry: Registry
+) -> None:
+    goes_on = asyncio.Event()
+
+    @registry.task(name="read", retry=0)
+    async def read(how: str, ctx: weft.Context) -> None:
+        await ctx.dataset("orders").read()
+        if how == "waits":
+            await goes_on.wait()
+        elif how == "fails":
+            raise ValueError
+
+    async def known() -> set[int]:
+        return {row["task_id"] for row in await conn.fetch("select task_id from weft.task_input")}
+
+    await written(client, "orders", 1)
+    ids = {how: (await client.enqueue(read, {"how": how})).id for how in ("ends", "goes", "fails", "waits")}
+    async with weft.Worker(client=client, registry=registry):
+        await until(lambda: conn.fetchval("select count(distinct task_id) = 4 from weft.task_input"))
+        await until(lambda: conn.fetchval("select count(*) = 3 from weft.task_done where handler = 'read'"))
+        await conn.execute("delete from weft.task_done where id = $1", ids["goes"])
+        assert await upkeep.prune_inputs(conn, timedelta(days=1)) == 0
+        assert await upkeep.prune_inputs(conn, timedelta(seconds=-1)) == 1
+        assert await known() == {ids["ends"], ids["fails"], ids["waits"]}
+        assert await client.purge(ids=[ids["fails"]])
+        assert await known() == {ids["ends"], ids["waits"]}
+        goes_on.set()
+        await client.wait(ids["waits"], timeout=30)

@@ -434,6 +434,8 @@ GUARDS: list[Guard] = [
     *_of("job.approvals", "test_job_guards", "and a.kind = 'approval'"),
     *_of("job.approvals_of", "test_jobs", "a.org_id = $1 and"),
     *_of("job.approvals_of", "test_job_guards", "and a.kind = 'approval'", "and a.job_id = $2"),
+    *_of("upkeep.prune_inputs", "test_datasets_attacked", "and not exists (select 1 from weft.task t where t.id = o.task_id)",
+         "and not exists (select 1 from weft.task_done d where d.id = o.task_id)"),
     *_of("upkeep.prune_edges", "test_job_retention", "and not exists (select 1 from weft.task t where t.id in (page.prev, page.next))"),
     *_of(
         "upkeep.prune_events", "test_job_retention",

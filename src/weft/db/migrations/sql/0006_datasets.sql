@@ -571,7 +571,8 @@ begin
   execute format('grant select on weft.datasets to %s', role);
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
-  execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge to %s', role);
+  execute format('grant select, insert, delete on weft.task_input to %s', role);
   execute format('grant select, insert, update on weft.dataset_seen to %s', role);
   execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
