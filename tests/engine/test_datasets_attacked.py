@@ -172,3 +172,53 @@ async def test_what_tasks_have_read_is_forgotten_with_them(
         assert await known() == {ids["ends"], ids["waits"]}
         goes_on.set()
         await client.wait(ids["waits"], timeout=30)
+
+
+@with_and_without_a_database
+async def test_a_write_without_rows_into_a_table_has_columns_all_the_same(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], registry: Registry
+) -> None:
+    import pyarrow as pa
+
+    @registry.task(name="work", retry=0)
+    async def work(how: str, ctx: weft.Context) -> None:
+        table = pa.table({"id": pa.array([], pa.int64()), "more": pa.array([], pa.string())})
+        if how == "known":
+            await ctx.dataset("events").write([{"id": 1}], mode="append", unique_key="id")
+            await ctx.dataset("events").write([{"id": 1, "new": 2}], mode="append", unique_key="id")
+        else:
+            await ctx.dataset("empty").write(table)
+
+    for name in ("events", "empty"):
+        await client.datasets.create(name, storage="postgres")
+    for how in ("known", "empty"):
+        await done(client, registry, await client.enqueue(work, {"how": how}))
+    assert await conn.fetch('select * from weft_data."default.empty"') == []
+    assert [dict(row) for row in await conn.fetch('select * from weft_data."default.events"')] == [
+        {"id": 1, "new": None}
+    ]
+
+
+async def test_an_outcome_that_the_database_cannot_take_holds_up_no_other(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], registry: Registry
+) -> None:
+    is_done = asyncio.Event()
+
+    @registry.task(name="work", retry=0)
+    async def work(how: str, ctx: weft.Context) -> str:
+        if how == "broken":
+            await ctx.dataset("orders").write([{"id": 1}])
+            is_done.set()
+        return how
+
+    await conn.execute("alter function weft.mark_of rename to mark_of_before")
+    async with weft.Worker(client=client, registry=registry):
+        broken = await client.enqueue(work, {"how": "broken"})
+        await is_done.wait()
+        for _ in range(3):
+            sound = await client.enqueue(work, {"how": "sound"})
+            assert await client.wait(sound.id, timeout=20) == "sound"
+        assert (await client.get_task(broken.id)).state == "running"
+        await conn.execute("alter function weft.mark_of_before rename to mark_of")
+        assert await client.wait(broken.id, timeout=20) == "broken"
+    assert (await client.datasets.show("orders")).rows == 1
