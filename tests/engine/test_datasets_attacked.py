@@ -222,3 +222,24 @@ async def test_an_outcome_that_the_database_cannot_take_holds_up_no_other(
         await conn.execute("alter function weft.mark_of_before rename to mark_of")
         assert await client.wait(broken.id, timeout=20) == "broken"
     assert (await client.datasets.show("orders")).rows == 1
+
+
+@with_and_without_a_database
+async def test_a_column_of_which_only_nothing_was_known_is_filled_later(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="work", retry=0)
+    async def work(said: str | None, partition: str, ctx: weft.Context) -> list[Any]:
+        await ctx.dataset("orders").write([{"id": 1, "said": said}], partition=partition)
+        return []
+
+    @registry.task(name="read", retry=0)
+    async def read(ctx: weft.Context) -> list[Any]:
+        found: list[Any] = (await ctx.dataset("orders").read()).to_pylist()
+        return found
+
+    for said, partition in ((None, "a"), ("yes", "b"), (None, "c")):
+        await done(client, registry, await client.enqueue(work, {"said": said, "partition": partition}))
+    rows = await done(client, registry, await client.enqueue(read))
+    assert [row["said"] for row in rows] == [None, "yes", None]
+    assert [row["said"] for row in await client.datasets.sample("orders")] == [None, "yes", None]

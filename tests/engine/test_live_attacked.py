@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import subprocess
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeAlias
 
 import asyncpg
@@ -20,6 +23,7 @@ from weft.data.collecting import DatasetCollector
 from weft.live.collecting import DagCollector
 from weft.live.router import Router
 from weft.worker.live import LiveContext, operator
+from weft.worker.operators.file_places import place_at
 from weft.worker.registry import Registry
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -144,3 +148,19 @@ async def test_what_a_live_dag_is_made_of_is_neither_deleted_nor_handed_over(
     while await past.run_once() + await collector.run_once():
         pass
     assert await conn.fetchval("select count(*) from weft.dataset") == 0
+
+
+def test_folders_that_go_very_deep_are_looked_through_as_far_as_paths_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "found.csv").touch()
+    opened = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=opened)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=opened)
+        os.close(opened)
+        opened = deeper
+    os.close(opened)
+    try:
+        (looked,) = place_at(str(tmp_path), "**/*.csv", [str(tmp_path)]).look("", 100, 100)
+        assert [file.path for file in looked.files] == ["found.csv"]
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)

@@ -68,7 +68,8 @@ class FilePlace:
         self._partition_columns = partition_columns
 
     def writer(self, name: str, schema: pa.Schema) -> PartitionedWriter:
-        """Return what writes new files."""
+        """Return what writes new files; raises `InvalidInput` for columns that these cannot have."""
+        parquet.require_kept(schema)
         return PartitionedWriter(self._storage, self._location, name, schema)
 
     def dataset(self, files: Sequence[Written], schema: pa.Schema) -> ds.Dataset:
