@@ -254,6 +254,7 @@ GUARDS: list[Guard] = [
     *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked",
          ("where d.deleted_at < weft.now() - $1::interval", "where d.deleted_at < 'infinity'::timestamptz - $1::interval")),
     *_of("collecting.close_deleted", "test_live_attacked", "and not exists (select 1 from weft.live_output l where l.version_id = v.id) and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
+    *_of("deploying.deleted_datasets", "test_live_attacked", ("where l.deleted_at is not null", "where false")),
     *_of("keeping.live_user", "test_live_attacked", ("in (g.version_id, g.building_id)", "is not null")),
     *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
     *_of("rows.read", "test_dataset_tables", "v.org_id = $1 and"),
