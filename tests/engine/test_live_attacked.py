@@ -164,3 +164,21 @@ def test_folders_that_go_very_deep_are_looked_through_as_far_as_paths_can_be_kep
         assert [file.path for file in looked.files] == ["found.csv"]
     finally:
         subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+async def test_a_version_that_is_built_and_has_no_room_keeps_nobody_from_sending(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = Deployed(client, conn, registry)
+    await client.live.deploy(market())
+    changed = market()
+    changed["jobs"]["ticks"]["config"] = {"new": True}
+    changed["jobs"]["ticks"]["scaling"] = {"max_backlog": 2}
+    assert not (await client.live.deploy(changed)).at_once
+    await scene.tick(*range(5))
+    units = await conn.fetch("select count(*) as units from weft.live_unit group by live_job_id order by 1")
+    assert [row["units"] for row in units] == [2, 5]
+    async with scene.running():
+        await until(lambda: conn.fetchval("select building_id is null from weft.live_dag"))
+        await scene.settled()
+    assert await scene.values("ticks") == [0, 1, 2, 3, 4]

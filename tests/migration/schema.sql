@@ -2470,21 +2470,29 @@ CREATE FUNCTION weft.offer_events(events bigint[]) RETURNS void
     SET enable_mergejoin TO 'off'
     SET jit TO 'off'
     AS $$
-declare crowded text;
+declare crowded text; full_id bigint;
 begin
-  select d.name || '/' || j.name into crowded
-  from (
-    select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-    where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
-    join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
-  where s.backlog + (
-    select count(*) from (
-      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
-    ) >= j.max_backlog
-  limit 1;
-  if crowded is not null then
-    raise exception '%', crowded using errcode = 'WF008';
-  end if;
+  loop
+    select d.name || '/' || j.name, j.id into crowded, full_id
+    from (
+      select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+      where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
+      join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
+    where s.backlog + (
+      select count(*) from (
+        select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
+      ) >= j.max_backlog
+    limit 1;
+    exit when crowded is null;
+    update weft.live_source s set is_listening = false, deaf_since = (
+      select min(e.at) - interval '1 microsecond' from weft.event e where e.id = any (events) and e.name = s.event)
+    from weft.live_job j join weft.live_dag d on d.id = j.dag_id
+    where s.live_job_id = full_id and j.id = full_id and d.version_id is not null
+      and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id);
+    if not found then
+      raise exception '%', crowded using errcode = 'WF008';
+    end if;
+  end loop;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
   select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
