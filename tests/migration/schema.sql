@@ -1590,7 +1590,9 @@ begin
   execute format('grant select on weft.datasets to %s', role);
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
-  execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge to %s', role);
+  execute format('grant select, insert, delete on weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.dataset_seen to %s', role);
   execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
@@ -1819,6 +1821,10 @@ CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item 
   ) d
   order by d.item, d.state = 'completed' desc, d.id desc
 $$;
+
+CREATE FUNCTION weft.lane_of(said text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (octet_length(said) <= 400) THEN said ELSE ('md5:'::text || md5(said)) END;
 
 CREATE FUNCTION weft.lasting_queue(queue bigint) RETURNS bigint
     LANGUAGE sql IMMUTABLE
@@ -2177,14 +2183,18 @@ $$;
 CREATE FUNCTION weft.make_current(dataset bigint, version bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare before bigint;
+declare before bigint; at timestamptz;
 begin
   select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
   if before = version then
     return false;
   end if;
-  update weft.dataset_version v set retired_at = weft.now() where v.id = before;
-  update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
+  at := weft.now();
+  insert into weft.dataset_seen (org_id, dataset_id, at, version_id)
+  select d.org_id, d.id, at, version from weft.dataset d where d.id = dataset
+  on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id;
+  update weft.dataset_version v set retired_at = at where v.id = before;
+  update weft.dataset_version v set current_at = at, retired_at = null where v.id = version;
   update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
   perform weft.show_table(dataset);
   return true;
@@ -2435,7 +2445,7 @@ begin
   has_more := exists (select 1 from weft.live_unit u where u.live_job_id = s.live_job_id and u.state = 'new');
   execute format(
     'insert into weft.live_unit (id, org_id, live_job_id, lane, kind, dedupe_key, said)
-     select g.id, $1, $2, coalesce(case when octet_length(g.lane) <= 400 then g.lane else ''md5:'' || md5(g.lane) end, g.id::text),
+     select g.id, $1, $2, coalesce(weft.lane_of(g.lane), g.id::text),
        ''row'', ''row:'' || g.id, json_build_object(''rows'', g.rows)
      from (
        select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows
@@ -2460,23 +2470,31 @@ CREATE FUNCTION weft.offer_events(events bigint[]) RETURNS void
     SET enable_mergejoin TO 'off'
     SET jit TO 'off'
     AS $$
-declare crowded text;
+declare crowded text; full_id bigint;
 begin
-  select d.name || '/' || j.name into crowded
-  from (
-    select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-    where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
-    join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
-  where s.backlog + (
-    select count(*) from (
-      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
-    ) >= j.max_backlog
-  limit 1;
-  if crowded is not null then
-    raise exception '%', crowded using errcode = 'WF008';
-  end if;
+  loop
+    select d.name || '/' || j.name, j.id into crowded, full_id
+    from (
+      select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+      where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
+      join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
+    where s.backlog + (
+      select count(*) from (
+        select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
+      ) >= j.max_backlog
+    limit 1;
+    exit when crowded is null;
+    update weft.live_source s set is_listening = false, deaf_since = (
+      select min(e.at) - interval '1 microsecond' from weft.event e where e.id = any (events) and e.name = s.event)
+    from weft.live_job j join weft.live_dag d on d.id = j.dag_id
+    where s.live_job_id = full_id and j.id = full_id and d.version_id is not null
+      and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id);
+    if not found then
+      raise exception '%', crowded using errcode = 'WF008';
+    end if;
+  end loop;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-  select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+  select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
   where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
@@ -2774,9 +2792,11 @@ begin
     if staged.follows and not exists (select 1 from weft.dataset d where d.id = v.dataset_id and d.current_id = version) then
       raise exception 'dataset %: it has another version by now', named using errcode = 'WF007';
     end if;
+    -- A partition that is not there may have been taken away.
     if staged.seen is not null and exists (
-      select 1 from weft.dataset_partition p
-      where p.version_id = version and p.partition_key = any (staged.partitions) and p.last_write > staged.seen and p.last_write < n
+      select 1 from unnest(staged.partitions) as k (key)
+        left join weft.dataset_partition p on p.version_id = version and p.partition_key = k.key
+      where coalesce(p.last_write, v.lost_by) > staged.seen and coalesce(p.last_write, v.lost_by) < n
     ) then
       raise exception 'dataset %: another task has written into the same partition meanwhile', named using errcode = 'WF007';
     end if;
@@ -2886,6 +2906,11 @@ begin
   if versions is null then
     return;
   end if;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.partitions is not null
+    union select i.dataset_id from weft.task_input i where i.task_id = any (ended))) order by d.id for key share;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.swaps)) order by d.id for no key update;
   perform 1 from weft.dataset_version v where v.id = any (versions) order by v.id for no key update;
   for each in
     select distinct s.task_id, s.attempt, s.version_id from weft.staged_write s
@@ -3877,7 +3902,7 @@ begin
     end if;
     if not each.is_listening then
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-      select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+      select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
         json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
       from weft.live_source s join weft.event e on e.org_id = s.org_id and e.name = s.event and e.at > s.deaf_since
       where s.live_job_id = each.live_job_id and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
@@ -4078,6 +4103,9 @@ begin
     end loop;
   end;
 exception
+  -- A worker of others may tell of columns that it never has prepared: there is nothing to show then.
+  when undefined_table or undefined_column then
+    execute format('drop view if exists weft_data.%I', named);
   when lock_not_available then
     raise exception 'dataset %: somebody reads through its view', found.name using errcode = 'WF007';
   when dependent_objects_still_exist then
@@ -4252,6 +4280,7 @@ declare d weft.live_dag; v weft.dag_version; each record;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
   select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
+  perform 1 from weft.dataset o where o.org_id = d.org_id and o.producer_dag = d.name order by o.id for update;
   -- What no job writes any more stays the DAG's, as none of its outputs.
   update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
   for each in
@@ -4681,7 +4710,7 @@ begin
     where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
   end if;
 
-  -- What is done goes; so does what failed for a partition that has been written anew.
+  -- What is done goes; so does what failed for a partition that has been written anew, unless it is tried again just now.
   with old as (
     delete from weft.live_unit u where u.id = any (array(
       select o.id from weft.live_unit o where o.live_job_id = job and o.state = 'done' order by o.id limit 10 * room))
@@ -4691,7 +4720,7 @@ begin
   is_more := gone = 10 * room;
   if l.strategy = 'partition' then
     with old as (
-      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held'
+      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id)
         and exists (select 1 from weft.live_unit n where n.live_job_id = job and n.lane = u.lane and n.id > u.id) returning u.lane
     )
     select lanes || array_agg(o.lane) into lanes from old o;
@@ -5254,6 +5283,13 @@ CREATE TABLE weft.dataset_partition (
     bytes bigint NOT NULL,
     files integer NOT NULL,
     written_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE weft.dataset_seen (
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    version_id bigint NOT NULL
 );
 
 CREATE TABLE weft.dataset_write (
@@ -6399,6 +6435,9 @@ ALTER TABLE ONLY weft.dataset_partition
 ALTER TABLE ONLY weft.dataset
     ADD CONSTRAINT dataset_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.dataset_seen
+    ADD CONSTRAINT dataset_seen_pkey PRIMARY KEY (dataset_id, at);
+
 ALTER TABLE ONLY weft.dataset_version
     ADD CONSTRAINT dataset_version_dataset_id_config_hash_range_start_range_en_key UNIQUE NULLS NOT DISTINCT (dataset_id, config_hash, range_start, range_end);
 
@@ -7015,6 +7054,9 @@ ALTER TABLE ONLY weft.dataset
 
 ALTER TABLE ONLY weft.dataset_partition
     ADD CONSTRAINT dataset_partition_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset_seen
+    ADD CONSTRAINT dataset_seen_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.dataset_version
     ADD CONSTRAINT dataset_version_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;

@@ -10,6 +10,7 @@ import pytest
 
 from weft.core.errors import InvalidInput
 from weft.data.columns import fit, record, recorded, settle
+from weft.data.parquet import require_kept
 
 KNOWN = pa.schema([pa.field("id", pa.int32()), pa.field("name", pa.string()), pa.field("at", pa.timestamp("us"))])
 
@@ -102,3 +103,23 @@ def test_a_column_that_had_no_nulls_gets_none() -> None:
 def test_columns_need_names_of_their_own(names: list[str]) -> None:
     with pytest.raises(InvalidInput, match="columns"):
         settle(None, pa.schema([pa.field(name, pa.int64()) for name in names]))
+
+
+def test_columns_that_differ_by_capital_letters_alone_are_one_for_queries() -> None:
+    with pytest.raises(InvalidInput, match="name and NAME are one name for queries"):
+        settle(KNOWN, KNOWN.append(pa.field("NAME", pa.string())))
+    assert settle(None, pa.schema([("ä", pa.int64()), ("Ä", pa.int64())])).names == ["ä", "Ä"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.month_day_nano_interval(), pa.decimal128(5, -2), pa.sparse_union([pa.field("x", pa.int64())])], ids=str
+)
+def test_a_column_that_parquet_does_not_keep_is_named(kind: pa.DataType) -> None:
+    with pytest.raises(InvalidInput, match=r"odd is .*, which Parquet does not keep"):
+        require_kept(KNOWN.append(pa.field("odd", kind)))
+    require_kept(KNOWN)
+
+
+def test_a_column_that_was_empty_so_far_has_the_type_of_what_comes() -> None:
+    known = settle(None, pa.schema([("id", pa.int64()), ("said", pa.null())]))
+    assert settle(known, pa.schema([("id", pa.int64()), ("said", pa.string())])).field("said").type == pa.string()

@@ -34,6 +34,11 @@ async def hand_over(conn: type_Connection, org_id: int, name: str, workflow: str
         raise NotFound("dataset", name)
     if row["producer_dag"] == OUTSIDE:
         raise InvalidInput("name", f"{name} is registered, and written by others: there is nothing to hand over")
+    if row["is_live"]:
+        dag = row["producer_dag"]
+        raise InvalidInput(
+            "name", f"the versions of {name} are those of the live DAG {dag}, and nobody else's to write"
+        )
     await _require_quiet(conn, org_id, row["id"], name, "handed over")
     wanted = (workflow, node)
     if (row["producer_dag"], row["producer_node"]) != wanted:
@@ -48,11 +53,14 @@ async def hand_over(conn: type_Connection, org_id: int, name: str, workflow: str
 async def delete(conn: type_Connection, org_id: int, name: str, actor: str) -> Dataset:
     """Let a dataset be there no more, and return what it was; within the retention it can be brought back.
 
-    Raises `DatasetBusy` while an attempt runs that has begun to write it.
+    Raises `DatasetBusy` while an attempt runs that has begun to write it, or a live DAG is in effect that has to do
+    with it.
     """
     found = await datasets.show(conn, org_id, name)
     await conn.fetchrow(DATASETS.lock, org_id, name)
     await _require_quiet(conn, org_id, found.id, name, "deleted")
+    if (dag := await conn.fetchval(SQL.live_user, org_id, found.id)) is not None:
+        raise DatasetBusy(name, "deleted", f"the live DAG {dag} reads or writes it")
     # Its view has the name that it still has.
     with datasets.changing_view(name, "deleted"):
         await conn.execute(SQL.hide_table, found.id)

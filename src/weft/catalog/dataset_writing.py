@@ -144,8 +144,11 @@ async def begin(
         await _require_producer(conn, org_id, name, row, _producer(holder))
         if unique_key:
             await _require_key(conn, org_id, name, row, list(unique_key))
-        if version_id is None or is_breaking:
+        if is_breaking or version_id is None:
             version_id = await _add_version(conn, org_id, row, actor)
+        elif (own := await conn.fetchval(STAGING.own_version, fence.task_id, fence.attempt, row["id"])) is not None:
+            # What an attempt writes after a breaking write goes where that went.
+            follows, version_id = False, own
     begun = await conn.fetchrow(
         STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, follows, is_breaking, mode
     )

@@ -72,7 +72,8 @@ def _schema(rows: list[Any], known: pa.Schema | None) -> pa.Schema:
         if not isinstance(name, str):
             raise InvalidInput("data", f"a column is called {name!r}, which is no text")
         place = -1 if known is None else known.get_field_index(name)
-        if known is not None and place >= 0:
+        # A column that was empty so far has the type of what comes first.
+        if known is not None and place >= 0 and not pa.types.is_null(known.field(place).type):
             fields.append(known.field(place))
             continue
         try:

@@ -61,6 +61,10 @@ def settle(known: pa.Schema | None, given: pa.Schema) -> pa.Schema:
             problems.append(f"{column.name} ({column.type}) is missing")
             continue
         found = given.field(place)
+        if kinds.is_null(column.type):
+            # Of which nothing was known so far but that it may be empty.
+            fields.append(pa.field(column.name, _lasting(found.type), True))
+            continue
         if not may_become(found.type, column.type):
             problems.append(f"{column.name} is {found.type} and was {column.type}")
         fields.append(column)
@@ -121,12 +125,14 @@ def _lasting(type: pa.DataType) -> pa.DataType:
 
 
 def _require_distinct(schema: pa.Schema) -> None:
-    seen: set[str] = set()
+    seen: dict[bytes, str] = {}
     for name in schema.names:
         if not name:
             raise InvalidInput("columns", "a column has no name: give each one")
-        if name in seen:
+        known = seen.setdefault(name.encode().lower(), name)
+        if known == name and schema.get_field_index(name) < 0:
             raise InvalidInput("columns", f"{name} occurs twice: give each column a name of its own")
-        seen.add(name)
+        if known != name:
+            raise InvalidInput("columns", f"{known} and {name} are one name for queries, which know no capital letters")
     if not schema.names:
         raise InvalidInput("columns", "there are none: data need at least one column")

@@ -196,6 +196,22 @@ def without_known(table: pa.Table, known: pa.Table, unique_key: Sequence[str]) -
     return table.take(first.column(f"{place}_min").combine_chunks().sort())
 
 
+def require_kept(schema: pa.Schema) -> None:
+    """Raise `InvalidInput` naming a column whose type Parquet does not have."""
+    for each in (schema, *(pa.schema([field]) for field in schema)):
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), each).close()
+        except (pa.ArrowException, OSError) as problem:
+            if len(each) == 1:
+                field = each.field(0)
+                raise InvalidInput(
+                    "columns", f"{field.name} is {field.type}, which Parquet does not keep: {problem}"
+                ) from None
+        else:
+            if each is schema:
+                return
+
+
 def require_key(schema: pa.Schema, unique_key: Sequence[str], field: str = "unique_key") -> None:
     """Raise `InvalidInput` unless all columns of a key are there."""
     missing: list[Any] = [name for name in unique_key if schema.get_field_index(name) < 0]

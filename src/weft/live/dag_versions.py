@@ -10,7 +10,7 @@ from weft.core.checks import check_name, check_number
 from weft.core.errors import InvalidInput, NotFound, StateConflict
 from weft.flow.live.model import LINE
 from weft.history import tags
-from weft.live.deploying import SQL
+from weft.live.deploying import SQL, require_datasets
 from weft.live.looking import SQL as LOOKING
 from weft.live.looking import require_dag
 from weft.live.sources import following
@@ -83,6 +83,7 @@ async def roll_back(
         )
     if target["id"] == dag["version_id"]:
         return base, base
+    await require_datasets(conn, org_id, target["id"], "to")
     async with tags.explained(f"{name}/{LINE}"), following():
         await conn.execute(SQL.swap, dag["id"], target["id"], "rollback", actor, message)
     told = {"from": base, "to": target["number"]}

@@ -113,6 +113,7 @@ async def deploy(
         for dataset, row in zip(job.outputs, rows, strict=True):
             await conn.execute(SQL.put_version_dataset, version_id, row["dataset_id"], row["version_id"], org_id)
             written[dataset] = row["version_id"]
+    await require_datasets(conn, org_id, version_id, "jobs")
     await conn.execute(SQL.begin_building, org_id, dag["id"], version_id, draft.plan.version)
     async with tags.explained(f"{wanted.name}/{LINE}"), following():
         if draft.plan.at_once:
@@ -122,6 +123,12 @@ async def deploy(
     told = {"version": draft.plan.version, "at_once": draft.plan.at_once}
     await audit.record_named(conn, org_id, wanted.actor, AuditVerb.DEPLOY, "live_dag", wanted.name, told)
     return draft.plan
+
+
+async def require_datasets(conn: type_Connection, org_id: int, version_id: int, field: str) -> None:
+    """Raise `InvalidInput` unless all datasets of a version are there."""
+    if (gone := await conn.fetchval(SQL.deleted_datasets, org_id, version_id)) is not None:
+        raise InvalidInput(field, f"{gone} has been deleted: `weft datasets undelete {gone}` brings it back")
 
 
 async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wanted: Wanted) -> _Draft:

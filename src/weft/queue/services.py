@@ -194,6 +194,7 @@ class Pruner(Service):
                 lambda conn: audit.prune(conn, settings.acts_kept),
                 lambda conn: seals.prune(conn, settings.acts_kept),
                 lambda conn: upkeep.prune_logs(conn, settings.retention),
+                lambda conn: upkeep.prune_inputs(conn, settings.retention),
                 lambda conn: upkeep.prune_events(conn, settings.retention),
                 lambda conn: cache.prune(conn, settings.retention),
                 lambda conn: upkeep.prune_answers(conn, settings.idempotency_ttl),

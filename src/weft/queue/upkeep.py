@@ -165,6 +165,11 @@ async def prune_edges(conn: type_Connection, retention: timedelta, after: int) -
     return row["gone"], row["last"] if row["seen"] == PAGE else None
 
 
+async def prune_inputs(conn: type_Connection, retention: timedelta) -> int:
+    """Forget what tasks that are gone have read of datasets; return how much."""
+    return len(await conn.fetch(SQL.prune_inputs, retention))
+
+
 async def prune_events(conn: type_Connection, older_than: timedelta) -> int:
     """Forget events that were sent long ago, before all jobs that are open; return how many."""
     return len(await conn.fetch(SQL.prune_events, older_than))

@@ -68,7 +68,8 @@ class FilePlace:
         self._partition_columns = partition_columns
 
     def writer(self, name: str, schema: pa.Schema) -> PartitionedWriter:
-        """Return what writes new files."""
+        """Return what writes new files; raises `InvalidInput` for columns that these cannot have."""
+        parquet.require_kept(schema)
         return PartitionedWriter(self._storage, self._location, name, schema)
 
     def dataset(self, files: Sequence[Written], schema: pa.Schema) -> ds.Dataset:
@@ -150,7 +151,10 @@ class RowWriter:
                 self._send(partition, rows.to_texts(part.slice(begin, _ROWS)))
 
     def end(self) -> list[Written]:
-        """Return what was written."""
+        """Return what was written; of a write without rows there are the columns, as of any other."""
+        if not self._written:
+            said = {"id": self._name, "number": 1, "columns": self._columns, "rows": []}
+            self._ask(asks.ADD_ROWS, said).result()
         return list(self._written.values())
 
     def give_up(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from weft.core.checks import check_word
 from weft.core.errors import InvalidInput
 from weft.data.extra import needs
 from weft.worker import dataset_answers as asks
-from weft.worker.steps import Ask, is_in_loop
+from weft.worker.steps import Ask, is_in_loop, require_no_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +49,33 @@ class DatasetFiles:
     table: pa.Table | None = None
 
 
+@dataclass(slots=True)
+class _Own:
+    """What an attempt has written into a version so far: beside what stands there, or in its place."""
+
+    files: dict[str, list[Written]] = field(default_factory=dict)
+    replaced: set[str] = field(default_factory=set)
+    is_whole: bool = False
+    schema: pa.Schema | None = None
+    digest: str | None = None
+
+    def covers(self, partition: str) -> bool:
+        """Whether nothing counts any more of what stands in a partition."""
+        return self.is_whole or partition in self.replaced
+
+    def add(self, files: Sequence[Written], partitions: Sequence[str], mode: Mode, *, is_whole: bool) -> None:
+        """Note a write."""
+        if is_whole:
+            self.files.clear()
+            self.is_whole = True
+        elif mode is Mode.REPLACE:
+            self.replaced.update(partitions)
+            for key in partitions:
+                self.files.pop(key, None)
+        for file in files:
+            self.files.setdefault(file.partition, []).append(file)
+
+
 class TaskDataset:
     """A dataset of a running task; `Context.dataset`. Its verbs are awaited in an async handler, and block in others.
 
@@ -62,8 +89,8 @@ class TaskDataset:
         self._ask = ask
         self._beat = beat
         self._state: dict[str, Any] | None = None
-        # What this attempt has written before: rows with the same key are left out there, too.
-        self._own: dict[tuple[str, str], list[Written]] = {}
+        # By version.
+        self._own: dict[str, _Own] = {}
 
     def write(
         self, data: Any, *, partition: str | None = None, partition_by: str | None = None, mode: str = "replace",
@@ -79,6 +106,7 @@ class TaskDataset:
         ``columns_from`` says what columns are made of, such as ``{"total": ["orders.price", "orders.quantity"]}``: of
         datasets that this attempt has read before.
         """
+        require_no_step("dataset", self.name)
         how = check_word(mode, "mode", Mode)
         if partition is not None and partition_by is not None:
             raise InvalidInput("partition", "a write has a partition or partition_by, and not both")
@@ -132,6 +160,7 @@ class TaskDataset:
         self, data: Any, partition: str | None, partition_by: str | None, mode: Mode, key: list[str], breaking: bool,
         pairs: list[tuple[str, Any]],
     ) -> WriteResult:  # fmt: skip
+        from weft.catalog.dataset_writing import schema_digest
         from weft.data import columns, parquet
         from weft.data.batches import reader_of
         from weft.worker.dataset_places import place_of
@@ -141,7 +170,11 @@ class TaskDataset:
         asked = {"dataset": self.name, "mode": mode, "unique_key": key, "breaking": breaking}
         begun = self._ask(asks.BEGIN, asked).result()
         place = place_of(begun, self._ask)
-        known = None if breaking else columns.recorded(begun["schema"])
+        own = self._own.setdefault(begun["version_id"], _Own())
+        # The columns are those that this attempt has left, if it has written already.
+        known, digest = own.schema, own.digest
+        if known is None and not breaking:
+            known, digest = columns.recorded(begun["schema"]), begun["schema_hash"]
         reader = reader_of(data, known)
         schema = columns.settle(known, reader.schema)
         parquet.require_key(schema, key)
@@ -149,29 +182,33 @@ class TaskDataset:
             parquet.require_key(schema, [partition_by], "partition_by")
         parquet.require_key(schema, [column for column, _ in pairs], "columns_from")
         batches: Iterator[pa.RecordBatch] = iter(reader)
+        compared: list[str] = []
         if key:
-            batches = self._new_rows(place, begun, batches, schema, key, partition, partition_by)
+            batches = self._new_rows(place, begun, batches, schema, key, partition, partition_by, compared)
         writer = place.writer(begun["id"], schema)
+        is_whole = mode is Mode.REPLACE and partition is None and partition_by is None
+        told = columns.record(schema)
         with place.writing(begun["id"]):
             files, partitions = parquet.write_batches(writer, batches, schema, partition, partition_by, self._beat)
+            # Those too of which nothing is new: were another to change them meanwhile, that would be another matter.
+            partitions = list(dict.fromkeys([*partitions, *compared]))
             staged = {
                 "id": begun["id"], "partitions": partitions, "files": [file._asdict() for file in files],
-                "is_whole": mode is Mode.REPLACE and partition is None and partition_by is None,
-                "seen": begun["write"] if key else None, "seen_schema": begun["schema_hash"],
-                "schema": columns.record(schema), "columns_from": pairs,
+                "is_whole": is_whole, "seen": begun["write"] if key else None, "seen_schema": digest, "schema": told,
+                "columns_from": pairs,
             }  # fmt: skip
             self._ask(asks.STAGE, staged).result()
-        for file in files:
-            self._own.setdefault((begun["version_id"], file.partition), []).append(file)
+        own.add(files, partitions, mode, is_whole=is_whole)
+        own.schema, own.digest = schema, schema_digest(told)
         return WriteResult(
             sum(file.rows for file in files), sum(file.bytes for file in files), len(files), tuple(partitions)
         )
 
     def _new_rows(
         self, place: Place, begun: dict[str, Any], batches: Iterator[pa.RecordBatch], schema: pa.Schema,
-        key: list[str], partition: str | None, partition_by: str | None,
+        key: list[str], partition: str | None, partition_by: str | None, compared: list[str],
     ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-        """Return the rows whose key is not there already in their partition."""
+        """Return the rows whose key is not there already in their partition; ``compared`` is told the partitions."""
         import pyarrow as pa
 
         from weft.data import columns, parquet
@@ -180,10 +217,13 @@ class TaskDataset:
         parts = {partition or parquet.WHOLE: table}
         if partition_by is not None:
             parts = parquet.split(table, partition_by)
+        own = self._own[begun["version_id"]]
         for name, part in parts.items():
-            found = self._files(begun["version_id"], begun["write"], [name], for_write=True)
-            found += self._own.get((begun["version_id"], name), [])
-            known = place.table(found, schema, key)
+            compared.append(name)
+            found: list[Written] = []
+            if not own.covers(name):
+                found = self._files(begun["version_id"], begun["write"], [name], for_write=True)
+            known = place.table([*found, *own.files.get(name, [])], schema, key)
             yield from parquet.without_known(part, known, key).to_batches()
 
     def _read(self, partitions: list[str] | None, columns: Sequence[str] | None, since: int | None) -> pa.Table:

@@ -16,7 +16,7 @@ from weft.queue.retry import Retry
 from weft.worker import live_answers as asks
 from weft.worker.context import Context
 from weft.worker.registry import REGISTRY, AnyHandler, Registry
-from weft.worker.steps import Ask, is_in_loop
+from weft.worker.steps import Ask, is_in_loop, require_no_step
 
 if TYPE_CHECKING:
     from weft.worker.datasets import TaskDataset
@@ -232,6 +232,7 @@ class LiveContext:
         self._stage()
 
     def _stage(self) -> None:
+        require_no_step("step", "what the live job remembers and tells")
         states = [{"key": key, "seen": self._seen[key], "state": value} for key, value in self._states.items()]
         said = {
             "states": states, "units": self._units, "callbacks": self._callbacks, "rest": self._rest,

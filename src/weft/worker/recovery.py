@@ -103,8 +103,8 @@ class Recovery:
             return
         for outcome in waiting:
             logger.warning(
-                "task %s waits for a lock, perhaps of its own handler's open transaction, or for the blob storage: "
-                "settled later",
+                "task %s waits for a lock, perhaps of its own handler's open transaction, for the blob storage, or for "
+                "whoever can mend what the database says: settled later",
                 outcome.id,
             )
         if waiting:
@@ -135,6 +135,11 @@ class Recovery:
                 async with self._settling:
                     await self._settle(outcome)
             except _WAITED_FOR:
+                waiting.append(outcome)
+            except asyncpg.PostgresError as problem:
+                if isinstance(problem, CONNECTION_ERRORS) or lacks_partition(problem):
+                    raise
+                logger.error("task %s: %s: %s", outcome.id, type(problem).__name__, problem)
                 waiting.append(outcome)
         return waiting
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +24,7 @@ from weft.worker.returned import Returned
 # What an attempt asks for while it runs: a verb and its arguments, all JSON. The answer may come from another process.
 Ask = Callable[[str, dict[str, Any]], "Future[Any]"]
 Validator = Callable[[Any], Any]
+_IN_STEP: contextvars.ContextVar[str | None] = contextvars.ContextVar("weft_step", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,10 @@ class Steps:
         began = time.monotonic()
         is_async = inspect.iscoroutinefunction(inspect.unwrap(call.func))
         # A sync function has a thread, as a sync handler does: the loop is not its own.
-        value = call() if is_async else await asyncio.to_thread(call)
-        if inspect.isawaitable(value):
-            value = await value
+        with _within(name):
+            value = call() if is_async else await asyncio.to_thread(call)
+            if inspect.isawaitable(value):
+                value = await value
         text = returned.write(value, name)
         kept = returned.read(text)
         await _answer(self._save(name, text, time.monotonic() - began))
@@ -76,9 +80,10 @@ class Steps:
         if (found := self._find(name).result()) is not None:
             return returned.read(found["data"])
         began = time.monotonic()
-        value = call()
-        if inspect.isawaitable(value):
-            value = asyncio.run(_awaited(value))
+        with _within(name):
+            value = call()
+            if inspect.isawaitable(value):
+                value = asyncio.run(_awaited(value))
         text = returned.write(value, name)
         kept = returned.read(text)
         self._save(name, text, time.monotonic() - began).result()
@@ -211,6 +216,24 @@ def _checked(name: str, field: str) -> str:
     if check_name(name, field).startswith("@"):
         raise InvalidInput(field, RESERVED)
     return name
+
+
+@contextmanager
+def _within(name: str) -> Iterator[None]:
+    before = _IN_STEP.set(name)
+    try:
+        yield
+    finally:
+        _IN_STEP.reset(before)
+
+
+def require_no_step(field: str, what: str) -> None:
+    """Raise `InvalidInput` in a step: what is brought about by an attempt is lost when that comes to nothing."""
+    if (name := _IN_STEP.get()) is not None:
+        raise InvalidInput(
+            field, f"{what} is written in a step, {name!r}, which a later attempt leaves out, and the write with it: "
+            "return what is to be written, and write it after the step",
+        )  # fmt: skip
 
 
 def is_in_loop() -> bool:

@@ -47,15 +47,19 @@ where v.id in (
 returning v.id;
 
 -- name: close_deleted
--- Versions of datasets that were deleted long ago: from here on nobody may bring them back. What is registered again is another.
+-- Versions of datasets that were deleted long ago, and that no live DAG has: from here on nobody may bring them back. What is
+-- registered again is another.
 update weft.dataset_version v set collected_at = weft.now(), config_hash = v.id::text
 from (select d.id from weft.dataset d where d.deleted_at < weft.now() - $1::interval order by d.id for update skip locked) d
 where v.dataset_id = d.id and v.collected_at is null
-  and not exists (select 1 from weft.staged_write s where s.version_id = v.id) returning v.id;
+  and not exists (select 1 from weft.staged_write s where s.version_id = v.id)
+  and not exists (select 1 from weft.live_output l where l.version_id = v.id)
+  and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id) returning v.id;
 
 -- name: forget_datasets
 delete from weft.dataset d where d.deleted_at < weft.now() - $1::interval
-  and not exists (select 1 from weft.dataset_version v where v.dataset_id = d.id) returning d.id;
+  and not exists (select 1 from weft.dataset_version v where v.dataset_id = d.id)
+  and not exists (select 1 from weft.live_input i where i.dataset_id = d.id) returning d.id;
 
 -- name: closed_versions
 select v.id, v.location, v.is_outside, d.storage ->> 'kind' as kind

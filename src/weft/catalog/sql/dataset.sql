@@ -69,11 +69,12 @@ from weft.dataset d join weft.dataset_version v on v.dataset_id = d.id and (v.nu
 where d.org_id = $1 and d.id = $2 and v.collected_at is null;
 
 -- name: version_at
--- The one that was current then, by when each became so.
+-- The one that was current then; null when that has been collected.
 select v.id, v.number, v.columns, v.schema_hash, v.location, v.is_outside, v.oldest_write,
   coalesce((select max(w.number) from weft.dataset_write w where w.version_id = v.id and w.written_at <= $3), 0) as last_write
-from weft.dataset_version v
-where v.org_id = $1 and v.dataset_id = $2 and v.current_at <= $3 and v.collected_at is null order by v.current_at desc limit 1;
+from (select s.version_id from weft.dataset_seen s where s.org_id = $1 and s.dataset_id = $2 and s.at <= $3 order by s.at desc limit 1) s
+  join weft.dataset_version v on v.id = s.version_id
+where v.org_id = $1 and v.dataset_id = $2 and v.collected_at is null;
 
 -- name: files
 -- Those that a version had after one of its writes, of some partitions or all, after a key; those alone that came since another.

@@ -3,6 +3,14 @@
 select s.task_id from weft.staged_write s join weft.task t on t.id = s.task_id and t.attempt = s.attempt and t.state = 'running'
 where s.org_id = $1 and s.dataset_id = $2 order by s.id limit 1;
 
+-- name: live_user
+-- A live DAG that writes or reads a dataset, in the version that is in effect or being built.
+select g.name from (
+  select o.live_job_id from weft.live_output o where o.org_id = $1 and o.dataset_id = $2
+  union all select i.live_job_id from weft.live_input i where i.org_id = $1 and i.dataset_id = $2) u
+  join weft.dag_version_job m on m.live_job_id = u.live_job_id join weft.live_dag g on m.dag_version_id in (g.version_id, g.building_id)
+order by g.name limit 1;
+
 -- name: hand_over
 update weft.dataset d set producer_dag = $3, producer_node = $4, updated_at = weft.now(), producer_output = (
   select coalesce(max(o.producer_output) + 1, 0) from weft.dataset o where o.org_id = $1 and o.producer_dag = $3 and o.producer_node = $4)

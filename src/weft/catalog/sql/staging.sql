@@ -14,6 +14,11 @@ select o.version_id from weft.live_output o where o.live_job_id = $1 and o.datas
 insert into weft.staged_write (org_id, task_id, attempt, dataset_id, version_id, follows, swaps, mode)
 values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;
 
+-- name: own_version
+-- The version that an attempt has begun by its last write that may change all columns.
+select s.version_id from weft.staged_write s
+where s.task_id = $1 and s.attempt = $2 and s.dataset_id = $3 and s.swaps and s.partitions is not null order by s.id desc limit 1;
+
 -- name: stage
 -- Once: one that was told its files stays as it is.
 update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10,

@@ -25,9 +25,10 @@ select weft.hint_live();
 select j.id from weft.live_job j where j.org_id = $1 and j.id = $2 for no key update;
 
 -- name: held
--- Units of a job that are held, so many after one, or one of them alone.
+-- Units of a job that are held, and not tried again just now, so many after one, or one of them alone.
 select u.id, u.task_id, exists (select 1 from weft.task_done d where d.id = u.task_id) as has_task from weft.live_unit u
-where u.org_id = $1 and u.live_job_id = $2 and u.state = 'held' and u.id > $3 and ($4::bigint is null or u.id = $4) order by u.id limit $5;
+where u.org_id = $1 and u.live_job_id = $2 and u.state = 'held' and u.id > $3 and ($4::bigint is null or u.id = $4)
+  and not exists (select 1 from weft.task t where t.id = u.task_id) order by u.id limit $5;
 
 -- name: begin_anew
 -- Held units whose tasks are not there any more; not where another has taken their place.
@@ -36,12 +37,14 @@ where u.org_id = $1 and u.id = any ($2) and u.state = 'held' and not exists (
   select 1 from weft.live_unit o where o.live_job_id = u.live_job_id and o.dedupe_key = u.dedupe_key and o.state in ('new', 'waiting', 'ready'));
 
 -- name: skip
--- One that is held, or has not begun.
+-- One that is held, and not tried again just now, or has not begun.
 update weft.live_unit u set state = 'done'
-where u.org_id = $1 and u.live_job_id = $2 and u.id = $3 and u.state in ('held', 'new', 'waiting', 'ready') returning u.task_id;
+where u.org_id = $1 and u.live_job_id = $2 and u.id = $3 and u.state in ('held', 'new', 'waiting', 'ready')
+  and not exists (select 1 from weft.task t where t.id = u.task_id) returning u.id;
 
 -- name: state_of_unit
-select u.state from weft.live_unit u where u.org_id = $1 and u.live_job_id = $2 and u.id = $3;
+-- One whose task goes on again is running, whoever has noted that.
+select case when u.state = 'held' and exists (select 1 from weft.task t where t.id = u.task_id) then 'running' else u.state end from weft.live_unit u where u.org_id = $1 and u.live_job_id = $2 and u.id = $3;
 
 -- name: input
 -- The first input of a job that has partitions by now, or that of a name.

@@ -281,6 +281,8 @@ with params as (
   delete from weft.attempt a where a.task_id = any ($1)
 ), steps as (
   delete from weft.step s where s.task_id = any ($1)
+), inputs as (
+  delete from weft.task_input i where i.task_id = any ($1)
 ), logs as (
   delete from weft.task_log l where l.task_id = any ($1)
 ), blobs as (

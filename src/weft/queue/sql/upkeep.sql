@@ -95,6 +95,14 @@ with page as materialized (
 )
 select max(page.prev) as last, count(*)::int as seen, (select count(*)::int from gone) as gone from page;
 
+-- name: prune_inputs
+-- What was read of datasets by tasks that are gone from the history.
+delete from weft.task_input i using (
+  select o.task_id, o.attempt, o.place from weft.task_input o where o.task_id < (select weft.first_id_at(weft.now() - $1::interval))
+    and not exists (select 1 from weft.task t where t.id = o.task_id) and not exists (select 1 from weft.task_done d where d.id = o.task_id)
+  order by o.task_id limit 1000
+) old where i.task_id = old.task_id and i.attempt = old.attempt and i.place = old.place returning 1;
+
 -- name: prune_events
 -- Sent longer ago than the given time, and an hour before any job that may still wait for one.
 delete from weft.event e using (

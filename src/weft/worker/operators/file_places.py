@@ -145,7 +145,8 @@ class FolderPlace:
             for entry in entries:
                 name = within + entry.name
                 if self._is_deep and entry.is_dir(follow_symlinks=False):
-                    yield from self._names(f"{name}/")
+                    # Nothing that is in deeper ones has a path that can be kept.
+                    yield from self._names(f"{name}/") if len(name) < LONGEST_PATH else ()
                 elif self._pattern.fullmatch(name) and _can_be_kept(name):
                     yield name
 

@@ -68,6 +68,17 @@ create table weft.dataset_version (
 alter table weft.dataset add foreign key (org_id, current_id) references weft.dataset_version (org_id, id)
   on delete set null (current_id) deferrable initially deferred;
 
+-- name: dataset_seen
+-- Which version readers have seen from when on.
+create table weft.dataset_seen (
+  org_id bigint not null,
+  dataset_id bigint not null,
+  at timestamptz not null,
+  version_id bigint not null,
+  primary key (dataset_id, at),
+  foreign key (org_id, dataset_id) references weft.dataset (org_id, id) on delete cascade
+);
+
 -- name: dataset_write
 -- One change of a version, by the attempt that completed its task with it, or by whoever acts.
 create table weft.dataset_write (
@@ -269,14 +280,18 @@ $$ select hashtextextended(partition_key || '/' || path || coalesce(' ' || write
 -- name: make_current
 -- Lets readers see another version of a dataset from here on; false when they do already.
 create function weft.make_current(dataset bigint, version bigint) returns boolean language plpgsql as $$
-declare before bigint;
+declare before bigint; at timestamptz;
 begin
   select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
   if before = version then
     return false;
   end if;
-  update weft.dataset_version v set retired_at = weft.now() where v.id = before;
-  update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
+  at := weft.now();
+  insert into weft.dataset_seen (org_id, dataset_id, at, version_id)
+  select d.org_id, d.id, at, version from weft.dataset d where d.id = dataset
+  on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id;
+  update weft.dataset_version v set retired_at = at where v.id = before;
+  update weft.dataset_version v set current_at = at, retired_at = null where v.id = version;
   update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
   perform weft.show_table(dataset);
   return true;
@@ -320,9 +335,11 @@ begin
     if staged.follows and not exists (select 1 from weft.dataset d where d.id = v.dataset_id and d.current_id = version) then
       raise exception 'dataset %: it has another version by now', named using errcode = 'WF007';
     end if;
+    -- A partition that is not there may have been taken away.
     if staged.seen is not null and exists (
-      select 1 from weft.dataset_partition p
-      where p.version_id = version and p.partition_key = any (staged.partitions) and p.last_write > staged.seen and p.last_write < n
+      select 1 from unnest(staged.partitions) as k (key)
+        left join weft.dataset_partition p on p.version_id = version and p.partition_key = k.key
+      where coalesce(p.last_write, v.lost_by) > staged.seen and coalesce(p.last_write, v.lost_by) < n
     ) then
       raise exception 'dataset %: another task has written into the same partition meanwhile', named using errcode = 'WF007';
     end if;
@@ -418,7 +435,8 @@ begin
 end $$;
 
 -- name: publish_writes
--- What the tasks that end here have staged becomes visible with their outcomes. The versions are locked in one order.
+-- What the tasks that end here have staged becomes visible with their outcomes. All who lock both lock datasets before versions,
+-- and each in one order: those too that were read, for edges refer to them.
 create or replace function weft.publish_writes(ended bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
@@ -428,6 +446,11 @@ begin
   if versions is null then
     return;
   end if;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.partitions is not null
+    union select i.dataset_id from weft.task_input i where i.task_id = any (ended))) order by d.id for key share;
+  perform 1 from weft.dataset d where d.id = any (array(
+    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.swaps)) order by d.id for no key update;
   perform 1 from weft.dataset_version v where v.id = any (versions) order by v.id for no key update;
   for each in
     select distinct s.task_id, s.attempt, s.version_id from weft.staged_write s
@@ -548,7 +571,9 @@ begin
   execute format('grant select on weft.datasets to %s', role);
   execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
     'weft.drop_table, weft.show_table to %s', role);
-  execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge to %s', role);
+  execute format('grant select, insert, delete on weft.task_input to %s', role);
+  execute format('grant select, insert, update on weft.dataset_seen to %s', role);
   execute format('grant select, insert, update on weft.column_edge to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);

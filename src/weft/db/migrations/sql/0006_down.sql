@@ -11,5 +11,5 @@ drop function weft.trace_of, weft.trace_problems, weft.note_inputs, weft.content
 drop schema weft_data cascade;
 drop view weft.datasets;
 alter table weft.dataset drop column current_id;
-drop table weft.staged_write, weft.task_input, weft.column_edge, weft.dataset_edge, weft.dataset_partition, weft.dataset_file, weft.dataset_write_input,
+drop table weft.dataset_seen, weft.staged_write, weft.task_input, weft.column_edge, weft.dataset_edge, weft.dataset_partition, weft.dataset_file, weft.dataset_write_input,
   weft.dataset_write, weft.dataset_version, weft.dataset;

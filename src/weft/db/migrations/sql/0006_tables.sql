@@ -146,6 +146,9 @@ begin
     end loop;
   end;
 exception
+  -- A worker of others may tell of columns that it never has prepared: there is nothing to show then.
+  when undefined_table or undefined_column then
+    execute format('drop view if exists weft_data.%I', named);
   when lock_not_available then
     raise exception 'dataset %: somebody reads through its view', found.name using errcode = 'WF007';
   when dependent_objects_still_exist then

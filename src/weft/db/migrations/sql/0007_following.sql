@@ -21,7 +21,7 @@ begin
   has_more := exists (select 1 from weft.live_unit u where u.live_job_id = s.live_job_id and u.state = 'new');
   execute format(
     'insert into weft.live_unit (id, org_id, live_job_id, lane, kind, dedupe_key, said)
-     select g.id, $1, $2, coalesce(case when octet_length(g.lane) <= 400 then g.lane else ''md5:'' || md5(g.lane) end, g.id::text),
+     select g.id, $1, $2, coalesce(weft.lane_of(g.lane), g.id::text),
        ''row'', ''row:'' || g.id, json_build_object(''rows'', g.rows)
      from (
        select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows

@@ -383,28 +383,42 @@ begin
   perform weft.hint_live();
 end $$;
 
+-- name: lane_of
+-- A lane by what an event says of it; what is too long for an index is told by its digest.
+create function weft.lane_of(said text) returns text language sql immutable parallel safe
+return case when octet_length(said) <= 400 then said else 'md5:' || md5(said) end;
+
 -- name: offer_events
 -- Events that were accepted become units of each source that listens for such ones. Void, with all that the transaction does, when
--- one of these has no room for more: whoever sends is told, and comes again.
+-- one of these has no room for more: whoever sends is told, and comes again. A version that is being built keeps nobody from
+-- sending: where it has no room it does not listen any more, and is told when it comes into effect.
 create or replace function weft.offer_events(events bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
-declare crowded text;
+declare crowded text; full_id bigint;
 begin
-  select d.name || '/' || j.name into crowded
-  from (
-    select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-    where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
-    join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
-  where s.backlog + (
-    select count(*) from (
-      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
-    ) >= j.max_backlog
-  limit 1;
-  if crowded is not null then
-    raise exception '%', crowded using errcode = 'WF008';
-  end if;
+  loop
+    select d.name || '/' || j.name, j.id into crowded, full_id
+    from (
+      select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+      where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
+      join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
+    where s.backlog + (
+      select count(*) from (
+        select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
+      ) >= j.max_backlog
+    limit 1;
+    exit when crowded is null;
+    update weft.live_source s set is_listening = false, deaf_since = (
+      select min(e.at) - interval '1 microsecond' from weft.event e where e.id = any (events) and e.name = s.event)
+    from weft.live_job j join weft.live_dag d on d.id = j.dag_id
+    where s.live_job_id = full_id and j.id = full_id and d.version_id is not null
+      and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id);
+    if not found then
+      raise exception '%', crowded using errcode = 'WF008';
+    end if;
+  end loop;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-  select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
+  select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
   where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
@@ -524,7 +538,7 @@ begin
     where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
   end if;
 
-  -- What is done goes; so does what failed for a partition that has been written anew.
+  -- What is done goes; so does what failed for a partition that has been written anew, unless it is tried again just now.
   with old as (
     delete from weft.live_unit u where u.id = any (array(
       select o.id from weft.live_unit o where o.live_job_id = job and o.state = 'done' order by o.id limit 10 * room))
@@ -534,7 +548,7 @@ begin
   is_more := gone = 10 * room;
   if l.strategy = 'partition' then
     with old as (
-      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held'
+      delete from weft.live_unit u where u.live_job_id = job and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id)
         and exists (select 1 from weft.live_unit n where n.live_job_id = job and n.lane = u.lane and n.id > u.id) returning u.lane
     )
     select lanes || array_agg(o.lane) into lanes from old o;
