@@ -180,6 +180,26 @@ async def test_a_backfill_goes_on_a_few_at_once_until_all_is_done(scene: Scene) 
         await live.backfill("market", "scaled", first="x")
 
 
+async def test_partitions_from_one_number_to_another_are_those_in_between(scene: Scene) -> None:
+    live = scene.client.live
+    async with scene.running():
+        await live.deploy(market())
+        for number, key in enumerate(["-60", "0", "60", "120", "600", "1200", "half"]):
+            await scene.tick(number, day=key)
+        await scene.settled()
+        before = (await scene.client.datasets.show("scaled")).write
+        assert (await live.backfill("market", "scaled", first="60", last="600", at_once=9)).partitions == 3
+        await scene.settled()
+        written = [part for part in await scene.client.datasets.partitions("scaled") if part.write > before]
+        assert sorted(part.key for part in written) == ["120", "60", "600"]
+    for first, last, count in (("-60", "60", 3), (None, "120", 4), ("600", None, 2), ("6", "half", 3), (None, None, 7)):
+        counted = await live.backfill("market", "scaled", first=first, last=last, dry_run=True)
+        assert counted.partitions == count, (first, last)
+    for first, last in (("600", "60"), ("half", "60")):
+        with pytest.raises(weft.InvalidInput, match="comes after"):
+            await live.backfill("market", "scaled", first=first, last=last)
+
+
 async def test_a_backfill_that_is_cancelled_begins_nothing_more(scene: Scene) -> None:
     live = scene.client.live
     async with scene.running():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # So many partitions may be named one by one.
 MOST_KEYS = 1000
 _IN_ROUND = 100
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,13 @@ async def backfill(
     actor: str, *, dry_run: bool = False,
 ) -> LiveBackfill:  # fmt: skip
     """Compute all partitions of a job's input anew, or those from one key to another, so many at a time."""
-    for key, field in ((first, "first"), (last, "last")):
+    for key in (first, last):
         if key is not None:
             check_partition(key)
-            if first is not None and last is not None and first > last:
-                raise InvalidInput(field, f"{first!r} comes after {last!r}: the keys are compared as texts")
+    if first is not None and last is not None and _is_after(first, last):
+        raise InvalidInput(
+            "first", f"{first!r} comes after {last!r}: keys are compared as numbers if both are, or texts"
+        )
     check_number(at_once, "at_once", 1, 1000)
     found, source = await _input(conn, org_id, dag, job)
     count = await conn.fetchval(SQL.count_partitions, org_id, source["version_id"], first, last)
@@ -120,6 +124,13 @@ async def run_once(database: Database) -> int:
     for row in await database.read(lambda conn: conn.fetch(SQL.open_backfills, _IN_ROUND)):
         made += await database.run(lambda conn, id=row["id"]: conn.fetchval(SQL.advance_backfill, id))  # type: ignore[misc]
     return made
+
+
+def _is_after(key: str, other: str) -> bool:
+    """Whether a key comes after another, as `weft.key_is_within` has it."""
+    if _NUMBER.fullmatch(key) and _NUMBER.fullmatch(other):
+        return int(key) > int(other)
+    return key > other
 
 
 async def _input(conn: type_Connection, org_id: int, dag: str, job: str) -> tuple[Record, Record]:
