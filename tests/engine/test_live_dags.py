@@ -247,6 +247,32 @@ async def test_lists_come_in_pages(scene: Scene) -> None:
     assert [each.number for each in await live.history("a", before=3)] == [2, 1]
 
 
+async def test_what_comes_to_a_job_is_for_those_who_see_all_of_its_datasets(scene: Scene) -> None:
+    client, live = scene.client, scene.client.live
+    await client.roles.create("finance")
+    async with scene.running():
+        await live.deploy(market())
+        await scene.tick(1)
+        await scene.settled()
+        await live.pause("market")
+        await live.rematerialize("market", "scaled", partitions=["mon"])
+        await scene.tick(2)
+    for dataset in ("ticks", "scaled"):
+        with seeing(frozenset({"finance"})):
+            assert [(unit.said, unit.lane) for unit in await live.units("market", "scaled")] == [({}, None)]
+            with pytest.raises(weft.NotFound, match="those who see all datasets"):
+                await live.state("market", "scaled")
+        await client.datasets.grant(dataset, ["finance"])
+    with seeing(frozenset({"finance"})):
+        (unit,) = await live.units("market", "scaled")
+        assert (unit.lane, unit.said["dataset"], unit.said["partitions"]) == ("mon", "ticks", ["mon"])
+        assert [each.state for each in await live.state("market", "scaled")] == [1]
+        (event,) = await live.units("market", "ticks")
+        assert event.said["payload"] == {"id": 2, "day": "mon"}
+    with seeing(frozenset()):
+        assert [unit.said for unit in await live.units("market", "ticks")] == [{}]
+
+
 async def test_only_datasets_are_named_that_may_be_seen(scene: Scene) -> None:
     live = scene.client.live
     await scene.client.datasets.create("rates")

@@ -66,7 +66,9 @@ class Live(LiveDeploys):
         check_number(limit, "limit", 1, 1000)
         org_id = await self._session.org_id()
         return await self._session.database.read(
-            lambda conn: looking.list_units(conn, org_id, dag, job, state=state, after=after, limit=limit)
+            lambda conn: looking.list_units(
+                conn, org_id, dag, job, state=state, after=after, limit=limit, sees=self._session.sees
+            )
         )
 
     async def state(self, dag: str, job: str, *, after: str = "", limit: int = 100) -> builtins.list[OperatorState]:
@@ -79,7 +81,7 @@ class Live(LiveDeploys):
         check_number(limit, "limit", 1, 1000)
         org_id = await self._session.org_id()
         return await self._session.database.read(
-            lambda conn: looking.list_states(conn, org_id, dag, job, after=after, limit=limit)
+            lambda conn: looking.list_states(conn, org_id, dag, job, after=after, limit=limit, sees=self._session.sees)
         )
 
     async def pause(self, dag: str, *, job: str | None = None) -> None:
