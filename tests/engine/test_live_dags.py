@@ -127,6 +127,22 @@ async def test_a_source_whose_worker_gives_no_sign_of_life_is_lost(scene: Scene,
     assert await state() == "lost"
 
 
+async def test_a_source_is_pending_while_nobody_is_there_who_could_run_it(scene: Scene) -> None:
+    await scene.client.live.deploy(market())
+
+    async def states() -> dict[str, str]:
+        return {job.name: job.state for job in await scene.client.live.jobs("market")}
+
+    async with weft.Orchestrator(client=scene.client):
+        await scene.tick(1)
+        await until(lambda: scene.conn.fetchval("select state = 'running' from weft.live_job where name = 'ticks'"))
+        assert (await states())["ticks"] == "pending"
+        async with weft.Worker(client=scene.client, registry=scene.registry):
+            assert (await states())["ticks"] == "running"
+            await scene.settled()
+    assert await states() == {"ticks": "pending", "scaled": "running", "again": "running"}
+
+
 async def test_partitions_are_computed_anew_and_only_these(scene: Scene) -> None:
     live = scene.client.live
     async with scene.running():

@@ -11,12 +11,16 @@ group by d.id, v.id, b.id order by d.name limit $4;
 
 -- name: jobs
 -- The jobs of the version in effect and of the one being built, and those that have not stopped yet, by name after one. A source is
--- lost whose task is held by a worker that gives no sign of life any more, until another has taken it.
+-- lost whose task is held by a worker that gives no sign of life any more, until another has taken it, and pending while no worker of
+-- its queue is there.
 select j.id, j.name, j.config_hash, j.activation, j.operator, j.runtime, j.strategy,
   case when j.state = 'running' and exists (
     select 1 from weft.live_unit u join weft.task t on t.id = u.task_id left join weft.worker w on w.id = t.worker_id
     where u.live_job_id = j.id and u.state = 'running' and (t.state = 'running' and w.until < weft.now() or t.state = 'ready' and t.crashes > 0))
-    then 'lost' else j.state end as state,
+    then 'lost'
+    when j.state = 'running' and j.activation = 'source' and not exists (
+      select 1 from weft.worker w where j.queue_id = any (w.queues) and w.state in ('active', 'idle') and w.until > weft.now())
+    then 'pending' else j.state end as state,
   coalesce((select m.dag_version_id = d.version_id from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.version_id), false) as is_live,
   coalesce((select true from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.building_id), false) as is_building,
   j.paused_at, s.units, s.held, s.writes, s.since as oldest_at, s.is_behind, j.completed, j.failed, j.last_error,
