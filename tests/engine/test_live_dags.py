@@ -317,3 +317,21 @@ async def test_only_datasets_are_named_that_may_be_seen(scene: Scene) -> None:
         await live.deploy(dag | {"description": "less"})
     (job,) = [job for job in await live.jobs("market") if job.name == "again"]
     assert (job.inputs, job.outputs) == (("scaled", "rates"), ("again@1",))
+
+
+async def test_the_task_of_a_live_job_is_explained_by_what_came_to_it(scene: Scene) -> None:
+    async def explained(handler: str) -> list[tuple[str, str]]:
+        rows = await scene.conn.fetch("select id from weft.task_done where handler = $1 order by id", handler)
+        found = [await scene.client.explain(row["id"]) for row in rows]
+        return [(each.cause, each.text) for each in found]
+
+    async with scene.running():
+        await scene.client.live.deploy(market())
+        sent = await scene.client.jobs.send_event("tick", {"id": 1, "day": "mon"})
+        await scene.settled()
+    assert await explained("take") == [("unit", f"run: the event tick came, {sent.id}")]
+    assert await explained("scale") == [
+        ("unit", "run: ticks@1.1 was written (partition mon)"), ("unit", "run: scaled@1.1 was written (partition mon)"),
+    ]  # fmt: skip
+    with seeing(frozenset()):
+        assert await explained("scale") == [("unit", "run: a dataset that you may not see was written")] * 2
