@@ -55,6 +55,39 @@ async def test_what_is_paused_begins_nothing_and_loses_nothing(scene: Scene) -> 
         await live.pause("market", job="scaeld")
 
 
+async def measured(scene: Scene) -> dict[str, float]:
+    """Return what is told of live DAGs, that of jobs by state."""
+    told = {metric.name: metric.samples for metric in await scene.client.metrics() if metric.name.startswith("live_")}
+    return {
+        f"{name}:{sample.labels['state']}" if "state" in sample.labels else name: sample.value
+        for name, samples in told.items()
+        for sample in samples
+    }
+
+
+async def test_live_dags_are_measured_and_wait_for_an_orchestrator(scene: Scene, clock: Clock) -> None:
+    async def orchestrators() -> str:
+        (found,) = [check for check in (await scene.client.health()).checks if check.name == "orchestrators"]
+        return found.text
+
+    assert await orchestrators() == "none, and no job needs one"
+    await scene.client.live.deploy(market())
+    assert await orchestrators() == "none is alive, and live DAGs need one"
+    await scene.tick(1)
+    await clock.advance(minutes=2)
+    found = await measured(scene)
+    assert found.pop("live_lag_seconds") >= 120
+    assert {name for name, value in found.items() if value} == {"live_jobs:pending"}
+    await scene.client.live.pause("market")
+    assert (await measured(scene))["live_lag_seconds"] == 0
+    await scene.client.live.resume("market")
+    async with scene.running():
+        await scene.settled()
+        assert await orchestrators() == "1 alive"
+        found = await measured(scene)
+    assert (found["live_jobs:running"], found["live_units_held"], found["live_lag_seconds"]) == (3, 0, 0)
+
+
 async def test_what_is_held_is_tried_again_or_left_out(scene: Scene) -> None:
     live = scene.client.live
     async with scene.running():
@@ -67,6 +100,7 @@ async def test_what_is_held_is_tried_again_or_left_out(scene: Scene) -> None:
             return (await live.show("market")).held == 2
 
         await until(are_held)
+        assert (await measured(scene))["live_units_held"] == 2
         by_day = {unit.lane: unit for unit in await live.units("market", "scaled", state="held")}
         first, second = by_day["mon"], by_day["tue"]
         assert first.error == "NonRetryable: not now"

@@ -37,6 +37,20 @@ where d.org_id = $1 and d.name = $2 and (j.name, j.id) > ($3, $4) and (j.state <
     select 1 from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id in (d.version_id, d.building_id)))
 order by j.name, j.id limit $6;
 
+-- name: measure
+-- Live jobs by what becomes of them, units that have failed and are held, and since when the first waits that could begin.
+select count(*) filter (where j.state = 'pending') as pending, count(*) filter (where j.state = 'running') as running,
+  count(*) filter (where j.state = 'idle') as idle, count(*) filter (where j.state = 'draining') as draining,
+  coalesce(sum((select count(*) from weft.live_unit u where u.live_job_id = j.id and u.state = 'held')), 0)::bigint as held,
+  coalesce(greatest(0, extract(epoch from weft.now() - min(f.since))), 0)::float8 as lag
+from weft.live_job j join weft.live_dag d on d.id = j.dag_id left join lateral (
+    select least(
+      (select u.since from weft.live_unit u where u.live_job_id = j.id and u.state = 'ready' and (u.run_at is null or u.run_at <= weft.now())
+       order by u.id limit 1),
+      (select u.since from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' order by u.id limit 1)) as since
+  ) f on j.paused_at is null and d.paused_at is null
+where j.org_id = $1 and j.state <> 'stopped';
+
 -- name: names
 -- Of live DAGs: that one first, for whoever asks whether it is there.
 select d.name from weft.live_dag d where d.org_id = $1 order by d.name <> $2, d.name limit 1000;
