@@ -41,6 +41,12 @@ def market() -> dict[str, Any]:
                     "aggregates": {"last": "last(price)", "spent": "sum(price * quantity)", "ticks": "count(*)"},
                 },
             },
+            "alerts": {
+                "activation": "reactive", "operator": "alert_evaluate", "execution_strategy": "PerUpdate",
+                "inputs": ["ticks"], "outputs": ["alerts"], "update_strategy": "append", "unique_key": ["alert_id"],
+                "scaling": {"max_concurrency": 1},
+                "config": {"condition": "price > 1", "key": ["symbol"], "message": "{id} of {symbol}", "history": True},
+            },
             "own": {
                 "activation": "reactive", "operator": "own", "execution_strategy": "PerPartition",
                 "inputs": ["ticks"], "outputs": ["own"],
@@ -95,6 +101,42 @@ async def test_what_the_columns_of_live_jobs_are_made_of_is_told_by_their_sql(
     assert await made_of(client, "ranges.last") == ["ticks.id", "ticks.price"]
     assert await made_of(client, "ranges.spent") == ["ticks.price", "ticks.quantity"]
     assert await made_of(client, "own.count") == ["ticks.id"]
+    assert await made_of(client, "alerts.state") == ["ticks.price"]
+    assert await made_of(client, "alerts.key") == ["ticks.symbol"]
+    assert await made_of(client, "alerts.message") == ["ticks.id", "ticks.symbol"]
+    assert await made_of(client, "alerts.row") == [f"ticks.{name}" for name in ("id", "price", "quantity", "symbol")]
     # What nothing is told of is written all the same.
     assert (await client.datasets.sample("wide"))[0]["A"] is not None
     assert len(await client.datasets.sample("told")) == 1
+
+
+async def test_more_columns_than_are_kept_are_left_out_and_the_rows_are_written(
+    client: weft.Client, registry: Registry
+) -> None:
+    names = [f"c{number}" for number in range(150)]
+    # Each of so many columns is made of all of them.
+    sums = ", ".join(f"{' + '.join(names)} as {name}" for name in names)
+
+    @operator("take", registry=registry)
+    async def take(live: LiveContext) -> None:
+        await live.write([live.unit.payload])
+
+    jobs = {
+        "wide": {
+            "activation": "source", "operator": "take", "source": {"kind": "event", "event": "wide"},
+            "outputs": ["wide"],
+        },
+        "sums": {
+            **TRANSFORM, "inputs": ["wide"], "outputs": ["sums"], "config": {"sql": f"select {sums} from changes"},
+        },
+    }  # fmt: skip
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await client.live.deploy({"dag": "wide", "jobs": jobs})
+        await client.jobs.send_event("wide", dict.fromkeys(names, 1))
+
+        async def is_written() -> bool:
+            return (await client.datasets.show("sums")).rows == 1
+
+        await until(is_written, 60)
+    assert await made_of(client, "sums.c0") == []
+    assert [place.name for place in (await client.datasets.lineage("sums")).places] == ["wide", "sums"]

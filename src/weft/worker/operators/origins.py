@@ -44,6 +44,11 @@ async def origins_in(
         known = [(datasets[table.lower()], name) for table, name in sources if table.lower() in datasets]
         if known and column.lower() in shown:
             found[shown[column.lower()]] = known
+    return bounded(found)
+
+
+def bounded(found: Origins) -> Origins | None:
+    """Return what may be said with a write; None for more than is kept."""
     return found if sum(map(len, found.values())) <= MOST else None
 
 
