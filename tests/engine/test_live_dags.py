@@ -230,6 +230,24 @@ async def test_a_backfill_goes_on_a_few_at_once_until_all_is_done(scene: Scene) 
         await live.backfill("market", "scaled", first="x")
 
 
+async def test_partitions_of_any_input_are_computed_anew(scene: Scene) -> None:
+    live, dag = scene.client.live, market()
+    dag["jobs"]["again"]["inputs"] = ["scaled", "ticks"]
+    async with scene.running():
+        await live.deploy(dag)
+        await scene.tick(3, day="mon")
+        await scene.settled()
+        assert await live.rematerialize("market", "again", partitions=["mon"], dataset="ticks") == 1
+        await scene.settled()
+        assert await scene.values("again") == [30]
+        assert (await live.backfill("market", "again", dataset="scaled")).partitions == 1
+        await scene.settled()
+        assert await scene.values("again") == [60]
+    for dataset in ("again", "nothing"):
+        with pytest.raises(weft.InvalidInput, match=f"again does not read {dataset}"):
+            await live.backfill("market", "again", dataset=dataset)
+
+
 async def test_partitions_from_one_number_to_another_are_those_in_between(scene: Scene) -> None:
     live = scene.client.live
     async with scene.running():
