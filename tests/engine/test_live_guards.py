@@ -111,6 +111,16 @@ async def test_names_are_looked_for_in_ones_own_org_alone(
     assert "scaled" not in str(missing.value)
 
 
+async def test_what_is_measured_is_of_ones_own_org(both: tuple[weft.Client, weft.Client]) -> None:
+    counts = [
+        sum(
+            sample.value for metric in await client.metrics() if metric.name == "live_jobs" for sample in metric.samples
+        )
+        for client in both
+    ]
+    assert counts == [0, 3]
+
+
 async def test_only_workers_that_are_there_know_handlers(both: tuple[weft.Client, weft.Client], conn: Conn) -> None:
     ours, _ = both
     for org, until, handlers in (
