@@ -28,6 +28,23 @@ _OUTBOX = {
     OutboxState.FAILED: "given up after 20 tries, or at once if it can never work; `weft outbox replay` sends it again",
 }
 
+_LIVE_JOBS = {
+    "pending": "it has had nothing to do yet; or it is a source, and no worker of its queue is there",
+    "running": "it is a source, or has had work within its `idle_timeout`",
+    "idle": "it reacts, and has had no work for its `idle_timeout`: it takes up nothing of anybody",
+    "lost": "it is a source, and the worker of its task gives no sign of life; another takes the task",
+    "draining": "no version in effect has it: what it has begun may end",
+    "stopped": "no version in effect has it, and nothing of it runs; a rollback lets it go on where it was",
+}
+
+_UNITS = {
+    "new": "it has come, and nobody has looked at it yet",
+    "waiting": "another of its lane comes before it",
+    "ready": "it is the first of its lane, and begins when there is room",
+    "running": "it has a task",
+    "held": "its task has failed for good: it holds up its lane until `weft live retry` or `weft live skip`",
+}
+
 _REASONS = """
 ## Reasons
 
@@ -95,6 +112,10 @@ def page() -> str:
             _REASONS,
             "\n## States of a worker\n\n",
             table(("state", "meaning"), [(code(s), sentence(text)) for s, text in _WORKERS.items()]),
+            "\n## States of a live job\n\n",
+            table(("state", "meaning"), [(code(s), sentence(text)) for s, text in _LIVE_JOBS.items()]),
+            "\nThe units of work of a live job that are not done:\n\n",
+            table(("state", "meaning"), [(code(s), sentence(text)) for s, text in _UNITS.items()]),
             "\n## States of an outbox row\n\n",
             table(("state", "meaning"), [(code(s), sentence(text)) for s, text in _OUTBOX.items()]),
         )

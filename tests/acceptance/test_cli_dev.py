@@ -131,6 +131,17 @@ def test_a_part_that_dies_is_told_and_started_anew_and_all_end_with_the_parent(c
         until(lambda: not others & {worker.id for worker in cli.workers()})
 
 
+def test_operators_of_live_dags_need_no_module(cli: Cli) -> None:
+    rates = {"activation": "source", "operator": "sql_transform", "source": {"kind": "event", "event": "sale"}}
+    rates |= {"config": {"sql": "select id from changes"}, "outputs": ["sales"]}
+    (cli.folder / "sales.json").write_text(json.dumps({"dag": "sales", "jobs": {"sales": rates}}), encoding="utf-8")
+    with _dev(cli, "--operators") as dev:
+        dev.line("1 process for operators of live DAGs")
+        assert cli.json("deploy", "sales.json")["warnings"] == []
+        cli("events", "send", "sale", "--payload", '{"id": 7}')
+        until(lambda: cli.json("datasets", "show", "sales")["rows"] == 1)
+
+
 def test_a_port_that_is_taken_is_told_before_anything_starts(cli: Cli) -> None:
     with _dev(cli) as dev:
         port = dev.line("address").split()[1].rstrip(",").rpartition(":")[2]

@@ -25,7 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 from docs.pages import cli, errors  # noqa: E402
 
-PARTS = {"history", "jobs", "server", "catalog", "live", "gateway", "data", "runtimes"}
+# What is not built yet; whoever builds a part takes it from here, and no row may wait for it any more.
+PARTS = {"gateway", "data", "runtimes"}
 DATABASE_KINDS = ("table", "view", "column", "index", "constraint", "enum", "function", "schema")
 REFERENCE = re.compile(
     r"(?P<kind>table|view|column|index|constraint|enum|function|schema|outbox state|worker state|state|verb|reason"

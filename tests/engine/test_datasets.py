@@ -134,6 +134,28 @@ async def test_replacing_by_a_column_touches_only_what_occurs_in_it(client: weft
     assert [part.key for part in await client.datasets.partitions("daily", after="a", limit=1)] == ["b"]
 
 
+@with_and_without_a_database
+async def test_rows_that_are_in_no_partition_are_listed_first_and_once(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="write")
+    async def write(ctx: weft.Context) -> None:
+        await ctx.dataset("daily").write([{"id": 1}])
+        await ctx.dataset("daily").write([{"id": 2}, {"id": 3}], partition="a")
+
+    @registry.task(name="read")
+    async def read(ctx: weft.Context) -> list[int]:
+        found = []
+        for part in await ctx.dataset("daily").partitions():
+            found += (await ctx.dataset("daily").read(partition=part.key))["id"].to_pylist()
+        return found
+
+    await done(client, registry, await client.enqueue(write))
+    assert await done(client, registry, await client.enqueue(read)) == [[1, 2, 3]]
+    assert [part.key for part in await client.datasets.partitions("daily")] == ["", "a"]
+    assert [part.key for part in await client.datasets.partitions("daily", limit=1)] == [""]
+    assert [part.key for part in await client.datasets.partitions("daily", after="", limit=1)] == ["a"]
+    assert await client.datasets.partitions("daily", after="a") == []
+
+
 async def test_each_state_stays_readable_and_can_be_gone_back_to(client: weft.Client, registry: Registry) -> None:
     @registry.task(name="write")
     async def write(value: int, ctx: weft.Context) -> None:

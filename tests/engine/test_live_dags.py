@@ -55,6 +55,39 @@ async def test_what_is_paused_begins_nothing_and_loses_nothing(scene: Scene) -> 
         await live.pause("market", job="scaeld")
 
 
+async def measured(scene: Scene) -> dict[str, float]:
+    """Return what is told of live DAGs, that of jobs by state."""
+    told = {metric.name: metric.samples for metric in await scene.client.metrics() if metric.name.startswith("live_")}
+    return {
+        f"{name}:{sample.labels['state']}" if "state" in sample.labels else name: sample.value
+        for name, samples in told.items()
+        for sample in samples
+    }
+
+
+async def test_live_dags_are_measured_and_wait_for_an_orchestrator(scene: Scene, clock: Clock) -> None:
+    async def orchestrators() -> str:
+        (found,) = [check for check in (await scene.client.health()).checks if check.name == "orchestrators"]
+        return found.text
+
+    assert await orchestrators() == "none, and no job needs one"
+    await scene.client.live.deploy(market())
+    assert await orchestrators() == "none is alive, and live DAGs need one"
+    await scene.tick(1)
+    await clock.advance(minutes=2)
+    found = await measured(scene)
+    assert found.pop("live_lag_seconds") >= 120
+    assert {name for name, value in found.items() if value} == {"live_jobs:pending"}
+    await scene.client.live.pause("market")
+    assert (await measured(scene))["live_lag_seconds"] == 0
+    await scene.client.live.resume("market")
+    async with scene.running():
+        await scene.settled()
+        assert await orchestrators() == "1 alive"
+        found = await measured(scene)
+    assert (found["live_jobs:running"], found["live_units_held"], found["live_lag_seconds"]) == (3, 0, 0)
+
+
 async def test_what_is_held_is_tried_again_or_left_out(scene: Scene) -> None:
     live = scene.client.live
     async with scene.running():
@@ -67,6 +100,7 @@ async def test_what_is_held_is_tried_again_or_left_out(scene: Scene) -> None:
             return (await live.show("market")).held == 2
 
         await until(are_held)
+        assert (await measured(scene))["live_units_held"] == 2
         by_day = {unit.lane: unit for unit in await live.units("market", "scaled", state="held")}
         first, second = by_day["mon"], by_day["tue"]
         assert first.error == "NonRetryable: not now"
@@ -127,6 +161,22 @@ async def test_a_source_whose_worker_gives_no_sign_of_life_is_lost(scene: Scene,
     assert await state() == "lost"
 
 
+async def test_a_source_is_pending_while_nobody_is_there_who_could_run_it(scene: Scene) -> None:
+    await scene.client.live.deploy(market())
+
+    async def states() -> dict[str, str]:
+        return {job.name: job.state for job in await scene.client.live.jobs("market")}
+
+    async with weft.Orchestrator(client=scene.client):
+        await scene.tick(1)
+        await until(lambda: scene.conn.fetchval("select state = 'running' from weft.live_job where name = 'ticks'"))
+        assert (await states())["ticks"] == "pending"
+        async with weft.Worker(client=scene.client, registry=scene.registry):
+            assert (await states())["ticks"] == "running"
+            await scene.settled()
+    assert await states() == {"ticks": "pending", "scaled": "running", "again": "running"}
+
+
 async def test_partitions_are_computed_anew_and_only_these(scene: Scene) -> None:
     live = scene.client.live
     async with scene.running():
@@ -180,6 +230,44 @@ async def test_a_backfill_goes_on_a_few_at_once_until_all_is_done(scene: Scene) 
         await live.backfill("market", "scaled", first="x")
 
 
+async def test_partitions_of_any_input_are_computed_anew(scene: Scene) -> None:
+    live, dag = scene.client.live, market()
+    dag["jobs"]["again"]["inputs"] = ["scaled", "ticks"]
+    async with scene.running():
+        await live.deploy(dag)
+        await scene.tick(3, day="mon")
+        await scene.settled()
+        assert await live.rematerialize("market", "again", partitions=["mon"], dataset="ticks") == 1
+        await scene.settled()
+        assert await scene.values("again") == [30]
+        assert (await live.backfill("market", "again", dataset="scaled")).partitions == 1
+        await scene.settled()
+        assert await scene.values("again") == [60]
+    for dataset in ("again", "nothing"):
+        with pytest.raises(weft.InvalidInput, match=f"again does not read {dataset}"):
+            await live.backfill("market", "again", dataset=dataset)
+
+
+async def test_partitions_from_one_number_to_another_are_those_in_between(scene: Scene) -> None:
+    live = scene.client.live
+    async with scene.running():
+        await live.deploy(market())
+        for number, key in enumerate(["-60", "0", "60", "120", "600", "1200", "half"]):
+            await scene.tick(number, day=key)
+        await scene.settled()
+        before = (await scene.client.datasets.show("scaled")).write
+        assert (await live.backfill("market", "scaled", first="60", last="600", at_once=9)).partitions == 3
+        await scene.settled()
+        written = [part for part in await scene.client.datasets.partitions("scaled") if part.write > before]
+        assert sorted(part.key for part in written) == ["120", "60", "600"]
+    for first, last, count in (("-60", "60", 3), (None, "120", 4), ("600", None, 2), ("6", "half", 3), (None, None, 7)):
+        counted = await live.backfill("market", "scaled", first=first, last=last, dry_run=True)
+        assert counted.partitions == count, (first, last)
+    for first, last in (("600", "60"), ("half", "60")):
+        with pytest.raises(weft.InvalidInput, match="comes after"):
+            await live.backfill("market", "scaled", first=first, last=last)
+
+
 async def test_a_backfill_that_is_cancelled_begins_nothing_more(scene: Scene) -> None:
     live = scene.client.live
     async with scene.running():
@@ -227,6 +315,32 @@ async def test_lists_come_in_pages(scene: Scene) -> None:
     assert [each.number for each in await live.history("a", before=3)] == [2, 1]
 
 
+async def test_what_comes_to_a_job_is_for_those_who_see_all_of_its_datasets(scene: Scene) -> None:
+    client, live = scene.client, scene.client.live
+    await client.roles.create("finance")
+    async with scene.running():
+        await live.deploy(market())
+        await scene.tick(1)
+        await scene.settled()
+        await live.pause("market")
+        await live.rematerialize("market", "scaled", partitions=["mon"])
+        await scene.tick(2)
+    for dataset in ("ticks", "scaled"):
+        with seeing(frozenset({"finance"})):
+            assert [(unit.said, unit.lane) for unit in await live.units("market", "scaled")] == [({}, None)]
+            with pytest.raises(weft.NotFound, match="those who see all datasets"):
+                await live.state("market", "scaled")
+        await client.datasets.grant(dataset, ["finance"])
+    with seeing(frozenset({"finance"})):
+        (unit,) = await live.units("market", "scaled")
+        assert (unit.lane, unit.said["dataset"], unit.said["partitions"]) == ("mon", "ticks", ["mon"])
+        assert [each.state for each in await live.state("market", "scaled")] == [1]
+        (event,) = await live.units("market", "ticks")
+        assert event.said["payload"] == {"id": 2, "day": "mon"}
+    with seeing(frozenset()):
+        assert [unit.said for unit in await live.units("market", "ticks")] == [{}]
+
+
 async def test_only_datasets_are_named_that_may_be_seen(scene: Scene) -> None:
     live = scene.client.live
     await scene.client.datasets.create("rates")
@@ -255,3 +369,21 @@ async def test_only_datasets_are_named_that_may_be_seen(scene: Scene) -> None:
         await live.deploy(dag | {"description": "less"})
     (job,) = [job for job in await live.jobs("market") if job.name == "again"]
     assert (job.inputs, job.outputs) == (("scaled", "rates"), ("again@1",))
+
+
+async def test_the_task_of_a_live_job_is_explained_by_what_came_to_it(scene: Scene) -> None:
+    async def explained(handler: str) -> list[tuple[str, str]]:
+        rows = await scene.conn.fetch("select id from weft.task_done where handler = $1 order by id", handler)
+        found = [await scene.client.explain(row["id"]) for row in rows]
+        return [(each.cause, each.text) for each in found]
+
+    async with scene.running():
+        await scene.client.live.deploy(market())
+        sent = await scene.client.jobs.send_event("tick", {"id": 1, "day": "mon"})
+        await scene.settled()
+    assert await explained("take") == [("unit", f"run: the event tick came, {sent.id}")]
+    assert await explained("scale") == [
+        ("unit", "run: ticks@1.1 was written (partition mon)"), ("unit", "run: scaled@1.1 was written (partition mon)"),
+    ]  # fmt: skip
+    with seeing(frozenset()):
+        assert await explained("scale") == [("unit", "run: a dataset that you may not see was written")] * 2

@@ -14,6 +14,7 @@ from engine.test_deploys import market
 from weft.live import swapping
 from weft.live.collecting import DagCollector
 from weft.live.router import Router
+from weft.worker.registry import Registry
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -127,6 +128,16 @@ async def test_names_are_looked_for_in_ones_own_org_alone(
     assert "scaled" not in str(missing.value)
 
 
+async def test_what_is_measured_is_of_ones_own_org(both: tuple[weft.Client, weft.Client]) -> None:
+    counts = [
+        sum(
+            sample.value for metric in await client.metrics() if metric.name == "live_jobs" for sample in metric.samples
+        )
+        for client in both
+    ]
+    assert counts == [0, 3]
+
+
 async def test_only_workers_that_are_there_know_handlers(both: tuple[weft.Client, weft.Client], conn: Conn) -> None:
     ours, _ = both
     for org, until, handlers in (
@@ -137,7 +148,35 @@ async def test_only_workers_that_are_there_know_handlers(both: tuple[weft.Client
                values ($1, weft.now() + $2::text::interval, 1, 1, 'here', '0', '{1}', $3)""", org, until, handlers,
         )  # fmt: skip
     plan = await ours.live.plan(market())
-    assert plan.warnings == ("no worker that is there knows the handler take: ticks will wait for one",)
+    assert plan.warnings == (
+        "no worker of the queue default that is there knows the handler take: ticks will wait for one; "
+        "start `weft worker --app MODULE --queues default`",
+    )
+
+
+async def test_whoever_deploys_is_told_what_to_start_for_operators_that_come_with_weft(
+    both: tuple[weft.Client, weft.Client], conn: Conn
+) -> None:
+    ours, _ = both
+    await ours.create_queue("far")
+    said = {"activation": "source", "operator": "http_fetch", "source": {"kind": "interval", "every": "1h"}}
+    said["config"] = {"url": "https://example.com/rates.csv"}
+    dag = {"dag": "rates", "jobs": {
+        "near": said | {"outputs": ["near"]},
+        "far": said | {"outputs": ["far"], "queue": "far"},
+        "within": said | {"outputs": ["within"], "runtime": "inline"},
+    }}  # fmt: skip
+    assert (await ours.live.plan(dag)).warnings == (
+        "no worker of the queue default is there: near will wait for one; "
+        "start `weft worker --operators --queues default`",
+        "no worker of the queue far is there: far will wait for one; start `weft worker --operators --queues far`",
+        "no orchestrator is there: within will wait for one; start `weft orchestrator`",
+    )
+    # A worker need not have handlers of its own for what comes with Weft.
+    async with weft.Worker(client=ours, registry=Registry(), queues=["far"]), weft.Orchestrator(client=ours):
+        assert [each.partition(":")[0] for each in (await ours.live.plan(dag)).warnings] == [
+            "no worker of the queue default is there"
+        ]
 
 
 async def test_a_backfill_is_cancelled_by_its_own_org_once(both: tuple[weft.Client, weft.Client], conn: Conn) -> None:

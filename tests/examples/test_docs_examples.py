@@ -163,7 +163,7 @@ COMMANDS = {
         ),
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
-    "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3"],
+    "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3", "PAR1"],
     "lineage.sh": [
         *("orders.price", "○ orders", "○ totals", "○ largest", "○ orders.price", "○ totals.total", "○ orders@1.1"),
         *("orders@1.1", "orders@1.2", "0 added, 0 removed, 1 rewritten", "0 added, 0 removed, 0 changed"),
@@ -220,7 +220,7 @@ COMMANDS = {
     ],
     "run_workflows.sh": [
         *('{"count":10}', '{"count":10}', "completed", "paused ", "resumed ", "tile_raster", "cancelled "),
-        *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
+        *("nothing waits for a person", "sent file.arrived; 0 nodes of jobs waited for it"),
     ],
     "watch_jobs.sh": [
         *(

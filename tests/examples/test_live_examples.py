@@ -108,6 +108,8 @@ def test_a_feed_is_followed_aggregated_and_alerted_about(env: dict[str, str], tm
             assert begins > 0
             until(lambda: written(env, "alerts"))
             until(lambda: query(env, "select count(*) as n from alerts where state = 'firing'") == [{"n": begins}])
+            drawn = weft(env, "lineage", "candles.high", "--up")
+            assert [line.split()[1] for line in drawn.splitlines()] == ["ticks.price", "candles.high"]
 
 
 def test_files_of_a_folder_are_a_dataset_by_day_with_a_report(env: dict[str, str], tmp_path: Path) -> None:

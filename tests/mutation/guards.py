@@ -289,6 +289,8 @@ GUARDS: list[Guard] = [
     *_of("looking.names", "test_live_guards", ("where d.org_id = $1", "")),
     *_of("looking.job", "test_live_guards", "d.org_id = $1 and"),
     *_of("looking.units", "test_live_guards", "and u.state <> 'done'"),
+    *_of("looking.measure", "test_live_guards", "j.org_id = $1 and"),
+    *_of("looking.hides", "test_live_dags", ("not r.read_roles && $2", "r.read_roles && $2 and false")),
     *_of("acting.pause", "test_live_guards", "d.org_id = $1 and"),
     *_of("acting.resume", "test_live_guards", "d.org_id = $1 and"),
     *_of("acting.pause_job", "test_live_dags", "and j.paused_at is null"),

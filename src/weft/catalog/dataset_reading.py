@@ -134,8 +134,10 @@ async def files(
     return [File(*row) for row in await conn.fetch(SQL.files, org_id, version_id, write, wanted, *after, limit, since)]
 
 
-async def partitions(conn: type_Connection, org_id: int, version_id: int, after: str, limit: int) -> list[Partition]:
-    """Return a page of the partitions that a version has, by key."""
+async def partitions(
+    conn: type_Connection, org_id: int, version_id: int, after: str | None, limit: int
+) -> list[Partition]:
+    """Return a page of the partitions that a version has, by key; rows that are in none have the first key, ''."""
     return [Partition(**row) for row in await conn.fetch(SQL.partitions, org_id, version_id, after, limit)]
 
 
@@ -145,7 +147,7 @@ async def latest_partitions(conn: type_Connection, org_id: int, version_id: int,
 
 
 async def list_partitions(
-    conn: type_Connection, org_id: int, named: Named, *, after: str, limit: int, latest: bool, sees: Sees = None
+    conn: type_Connection, org_id: int, named: Named, *, after: str | None, limit: int, latest: bool, sees: Sees = None
 ) -> list[Partition]:
     """Return partitions of the version that is named: by key, or those that were written last."""
     found = await state_of(conn, org_id, named._replace(write=None), sees=sees)

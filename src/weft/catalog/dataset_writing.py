@@ -109,11 +109,11 @@ async def org_of(conn: type_Connection, fence: Fence) -> int:
 
 
 async def list_partitions(
-    conn: type_Connection, fence: Fence, version_id: int, after: str, limit: int
+    conn: type_Connection, fence: Fence, version_id: int, after: str | None, limit: int
 ) -> list[Partition]:
     """Return a page of the partitions of a version, and note with the first that the attempt has seen all there is."""
     org_id = await org_of(conn, fence)
-    if after == "":
+    if not after:
         await conn.execute(STAGING.note_look, fence.task_id, fence.attempt, org_id, version_id)
     return await dataset_reading.partitions(conn, org_id, version_id, after, limit)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -41,6 +41,7 @@ class Decision(StrEnum):
     KEPT = "kept"
     SERVED = "served"
     OFF = "off"
+    UNIT = "unit"
     FORCED = "forced"
     CHANGED = "changed"
     EXPIRED = "expired"
@@ -75,7 +76,10 @@ async def explain(conn: type_Connection, org_id: int, task: Task, sees: Sees = N
         return await _not_begun(conn, org_id, task, row)
     roles = None if sees is None else sorted(sees)
     read = await conn.fetch(SQL.inputs, org_id, task.id, row["attempt"], roles)
-    inputs = tuple(_state(each["name"], each["number"], each["write"]) for each in read)
+    inputs = tuple(dict.fromkeys(_state(each["name"], each["number"], each["write"]) for each in read))
+    if (unit := _unit(task)) is not None:
+        text = f"run: {_came(unit, {each['name'] for each in read})}"
+        return Explanation(task.id, True, Decision.UNIT, text, inputs=inputs)
     if row["cause"] is None:
         return Explanation(task.id, True, Decision.OFF, "run: no cache is said of it", inputs=inputs)
     told = [] if row["detail"] is None else orjson.loads(row["detail"])
@@ -98,6 +102,43 @@ async def _not_begun(conn: type_Connection, org_id: int, task: Task, row: Record
         return Explanation(task.id, False, Decision.NOT_REACHED, told)
     found = await why(conn, org_id, task.id)
     return Explanation(task.id, None, Decision.WAITS, found.text, found.advice)
+
+
+def _unit(task: Task) -> Mapping[str, Any] | None:
+    """Return what the task of a live job is about; None for any other."""
+    params = task.params
+    if not isinstance(params, dict) or not isinstance(params.get("live_job"), str):
+        return None
+    unit = params.get("unit")
+    return unit if isinstance(unit, dict) and isinstance(unit.get("said"), dict) else None
+
+
+def _came(unit: Mapping[str, Any], seen: Set[str]) -> str:
+    """Return what came to a live job, by which it ran; a dataset is named that may be seen."""
+    said: Mapping[str, Any] = unit["said"]
+    match unit.get("kind"):
+        case "update" | "partition" | "bootstrap" if said.get("dataset") not in seen:
+            return f"{_HIDDEN} was written"
+        case "update" | "partition" | "bootstrap" as kind:
+            state = _state(said["dataset"], said["version"], said["write"])
+            how = "stood there when the job began, or is computed anew" if kind == "bootstrap" else "was written"
+            return f"{state} {how}{_partitions(said.get('partitions'))}"
+        case "event":
+            return f"the event {said.get('event')} came, {said.get('id')}"
+        case "tick":
+            return f"its time had come, {said.get('at')}"
+        case "file":
+            return f"the file {said.get('path')} has come"
+        case "row":
+            return f"{len(said.get('rows') or ())} rows were inserted"
+        case _:
+            return "it is a source, and looks again and again"
+
+
+def _partitions(keys: Sequence[str] | None) -> str:
+    named = [key for key in keys or () if key]
+    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    return f" (partition {', '.join(named[:_SHOWN])}{more})" if named else ""
 
 
 def _state(name: str, number: int | None, write: int) -> str:

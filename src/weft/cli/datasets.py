@@ -130,12 +130,12 @@ def _write_row(each: DatasetWrite) -> tuple[Any, ...]:
 @app.command()
 def partitions(
     dataset: Version,
-    after: Annotated[str, typer.Option(metavar="KEY", help="Go on after this key: the next page.")] = "",
+    after: Annotated[str | None, typer.Option(metavar="KEY", help="Go on after this key: the next page.")] = None,
     limit: Limit = 100,
     latest: Annotated[bool, typer.Option("--latest", help="Those that were written last.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the partitions of a dataset by key."""
+    """List the partitions of a dataset by key; `(all)` are rows that are in none."""
     found = call(lambda client: client.datasets.partitions(dataset, after=after, limit=limit, latest=latest))
     _PARTITIONS.show(found, _partition_row, None if latest else limit, as_json=as_json)
 

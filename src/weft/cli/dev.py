@@ -21,6 +21,9 @@ def dev(
     modules: HandlersOption = None,
     port: Annotated[int, typer.Option(help="The port of the server, on this machine only; 0 takes a free one.")] = 8400,
     workers: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="How many worker processes.")] = 1,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="Workers also without --app: for operators of live DAGs.")
+    ] = False,
     reloads: Annotated[
         bool, typer.Option("--reload/--no-reload", help="New workers when a Python file below this folder changes.")
     ] = True,
@@ -48,8 +51,8 @@ def dev(
     lines = Lines(as_json=format == "json")
     lines.take_log(log_level)
     house = House(
-        settings, lines, port=port, workers=workers, modules=modules or [], reloads=reloads,
-        logging=["--log-level", log_level, "--log-format", format], began=_BEGAN,
+        settings, lines, port=port, workers=workers, modules=modules or [], operators=operators,
+        reloads=reloads, logging=["--log-level", log_level, "--log-format", format], began=_BEGAN,
     )  # fmt: skip
     with asyncio.Runner(loop_factory=new_loop()) as runner:
         raise typer.Exit(runner.run(house.run()))

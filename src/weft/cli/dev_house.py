@@ -42,8 +42,8 @@ class House:
     """A database, a server, an orchestrator and workers, for as long as `run` does."""
 
     def __init__(
-        self, settings: Settings, lines: Lines, *, port: int, workers: int, modules: Sequence[str], reloads: bool,
-        logging: Sequence[str], began: float,
+        self, settings: Settings, lines: Lines, *, port: int, workers: int, modules: Sequence[str], operators: bool,
+        reloads: bool, logging: Sequence[str], began: float,
     ) -> None:  # fmt: skip
         self._settings = replace(settings, server=None, token=None)
         self._say = lines.say
@@ -64,10 +64,12 @@ class House:
             [*weft, "orchestrator", "--fast", *logging], environment, lines.teller("orchestrator")
         )
         apps = [word for module in modules for word in ("--app", module)]
-        worker = [*weft, "worker", *apps, "--fast", *logging]
+        worker = [*weft, "worker", *apps, *(["--operators"] if operators else []), "--fast", *logging]
         names = ["worker"] if workers == 1 else [f"worker {number}" for number in range(1, workers + 1)]
         self._workers = [
-            Part(worker, environment, lines.teller(name), awaits_change=reloads) for name in names if self._modules
+            Part(worker, environment, lines.teller(name), awaits_change=reloads)
+            for name in names
+            if operators or self._modules
         ]
 
     async def run(self) -> int:
@@ -211,13 +213,15 @@ class House:
         url = self._settings.database_url
         where = f"embedded, in {layout_of(self._settings).home}" if url is None else redacted(url)
         count = len(self._workers)
-        work = f"{count} process{'es' if count > 1 else ''} with the handlers of {', '.join(self._modules)}"
+        known = f"with the handlers of {', '.join(self._modules)}" if self._modules else "for operators of live DAGs"
+        work = f"{count} process{'es' if count > 1 else ''} {known}"
+        nothing = "none: give --app MODULE to run handlers here, --operators to run live DAGs"
         changes = "; they change with your files" if self._reloads else ""
         lines = (
             f"weft dev is ready after {span(round(time.monotonic() - self._began, 1))}, process {os.getpid()}",
             f"  address    {server.url}, its documentation {server.url}/docs",
             f"  database   {where}",
-            f"  workers    {work + changes if count else 'none: give --app MODULE to run handlers here'}",
+            f"  workers    {work + changes if count else nothing}",
             f"  sign in    {server.url}/sign-in?code={made.code}",
             f"             once, within {span(_LINK_LIFE)}; `weft tokens sign-in --role admin` makes another",
             "  try        weft tasks list, weft run FILE --detach, weft jobs list: elsewhere, without a token",

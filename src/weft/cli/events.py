@@ -12,12 +12,12 @@ from weft.cli.inputs import read_params
 from weft.cli.reasons import says_why
 from weft.core.errors import InvalidInput
 
-app = new_app("Tell jobs of events.")
+app = new_app("Tell jobs and live DAGs of events.")
 
 
 @app.callback()
 def group() -> None:
-    """Tell jobs of events."""
+    """Tell jobs and live DAGs of events."""
 
 
 @app.command()
@@ -32,14 +32,17 @@ def send(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Send an event to all nodes that wait for one like it, now or later in jobs that are there."""
+    """Send an event to all sources of live DAGs that listen for it, and all nodes that wait for one like it.
+
+    The nodes are those that wait now, and later in jobs that are there.
+    """
     from weft.cli.output import tell
 
     value = read_params(payload, "payload")
     sent = call(lambda client: client.jobs.send_event(name, value, idempotency_key=key))
     told = {"id": str(sent.id), "name": name, "answered": sent.answered, "created": sent.created}
     what = f"sent {name}" if sent.created else f"{name} was sent before with that key"
-    tell(told, f"{what}, {sent.answered} waited for it", as_json=as_json)
+    tell(told, f"{what}; {sent.answered} nodes of jobs waited for it", as_json=as_json)
 
 
 @app.command("send-many")

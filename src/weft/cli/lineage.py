@@ -39,7 +39,8 @@ def lineage(
 ) -> None:
     """Draw what a dataset is made of, and what is made of it; or the same of a column, or of one state.
 
-    What you may not see is drawn without a name. Of columns it is known what those who write say of them.
+    What you may not see is drawn without a name. Of columns it is known what those who write say of them, and what the
+    SQL of live DAGs tells.
     """
     from weft.cli.output import as_record, print_json, print_line, remark, styled
     from weft.core.errors import InvalidInput

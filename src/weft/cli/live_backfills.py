@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 Job = Annotated[
     str, typer.Argument(metavar="JOB", help="The job; that in effect, or `candles@4` for that of version 4.")
 ]
+Input = Annotated[
+    str | None,
+    typer.Option(
+        "--input", metavar="DATASET", help="The input whose partitions are meant; the first of the job unless said."
+    ),
+]
 _COLUMNS = ("ID", "JOB~", "FROM~", "TO~", "DONE>", "OPEN>", "HELD>", "ENDED", "")
 _LISTING = Listing("backfills", _COLUMNS, "no backfills", key="id", by="before")
 _MOST_AT_ONCE = 1000
@@ -32,6 +38,7 @@ def rematerialize(
         str | None,
         typer.Option("--range", metavar="A:B", help="Those from one key to another; either may be left out."),
     ] = None,
+    dataset: Input = None,
     whole: Annotated[
         bool, typer.Option("--all", help="All of its datasets, and those after it, built beside what is in effect.")
     ] = False,
@@ -50,11 +57,15 @@ def rematerialize(
         return
     if between is not None:
         first, last = _range(between)
-        made = call(lambda client: client.live.backfill(dag, job, first=first, last=last, at_once=_MOST_AT_ONCE))
+        made = call(
+            lambda client: client.live.backfill(
+                dag, job, first=first, last=last, at_once=_MOST_AT_ONCE, dataset=dataset
+            )
+        )
         tell(as_record(made), f"computes {plural(made.partitions, 'partition')} anew", as_json=as_json)
         return
     keys = [key for key in (partitions or "").split(",") if key]
-    count = call(lambda client: client.live.rematerialize(dag, job, partitions=keys))
+    count = call(lambda client: client.live.rematerialize(dag, job, partitions=keys, dataset=dataset))
     tell({"dag": dag, "job": job, "count": count}, f"computes {plural(count, 'partition')} anew", as_json=as_json)
 
 
@@ -65,6 +76,7 @@ def backfill(
     between: Annotated[
         str, typer.Option("--range", metavar="A:B", help="From one key to another; all partitions unless said.")
     ] = ":",
+    dataset: Input = None,
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=1000, help="How many may be open at a time.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the partitions.")] = False,
     as_json: JsonFlag = False,
@@ -73,7 +85,11 @@ def backfill(
     from weft.cli.output import as_record, plural, tell
 
     first, last = _range(between)
-    made = call(lambda client: client.live.backfill(dag, job, first=first, last=last, at_once=at_once, dry_run=dry_run))
+    made = call(
+        lambda client: client.live.backfill(
+            dag, job, first=first, last=last, at_once=at_once, dataset=dataset, dry_run=dry_run
+        )
+    )
     told = "would compute" if dry_run else f"backfill {made.id} computes"
     record = as_record(made) | ({"id": None} if dry_run else {})
     tell(record, f"{told} {plural(made.partitions, 'partition')} anew, {made.at_once} at once", as_json=as_json)

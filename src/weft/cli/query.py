@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.apps import JsonFlag, new_app
+from weft.cli.apps import new_app
 from weft.cli.calls import call
 
 if TYPE_CHECKING:
@@ -23,15 +23,20 @@ _SHOWN = 1000
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help='One select; `"orders@3"` is the version 3 of a dataset.')],
     format: Annotated[
-        str, typer.Option("--format", metavar="WORD", help="table (unless said), json, csv, arrow or parquet.")
-    ] = "table",
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="WORD",
+            help="table, json, csv, arrow or parquet; unless said what the name of --output ends in, else table.",
+        ),
+    ] = None,
     as_of: Annotated[
         str | None, typer.Option(metavar="MOMENT", help="The datasets as they were at this moment.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there instead.")
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json: an object a line.")] = False,
 ) -> None:
     """Run a query over datasets, by DuckDB.
 
@@ -40,9 +45,9 @@ def query(
     from weft.cli.inputs import read_moment
     from weft.core.errors import InvalidInput
 
-    if format not in _FORMATS:
+    if format is not None and format not in _FORMATS:
         raise InvalidInput("--format", f"must be one of {', '.join(_FORMATS)}")
-    wanted = "json" if as_json and format == "table" else format
+    wanted = format or ("json" if as_json else _named(output))
     moment = read_moment("--as-of", as_of)
     if wanted == "table" and output is None:
         print_rows(call(lambda client: _rows(client, sql, moment)))
@@ -50,6 +55,12 @@ def query(
     if wanted in ("arrow", "parquet") and output is None and _is_terminal():
         raise InvalidInput("--output", f"name a file: {wanted} is nothing for a terminal")
     call(lambda client: _write(client, sql, "csv" if wanted == "table" else wanted, moment, output))
+
+
+def _named(output: Path | None) -> str:
+    """Return the format that the name of a file ends in, else that of a table."""
+    ending = "" if output is None else output.suffix.removeprefix(".").lower()
+    return ending if ending in _FORMATS else "table"
 
 
 async def _rows(client: Client, sql: str, moment: Any) -> list[dict[str, Any]]:

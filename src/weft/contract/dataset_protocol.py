@@ -41,10 +41,10 @@ class ListFiles(Held):
 
 
 class ListPartitions(Held):
-    """A version of a dataset; ``after`` is the key of the last partition told."""
+    """A version of a dataset; ``after`` is the key of the last partition told, null for the first page."""
 
     version_id: Id
-    after: Text = Field("", max_length=LONGEST_KEY)
+    after: Text | None = Field(None, max_length=LONGEST_KEY)
 
 
 class BeginWrite(Held):

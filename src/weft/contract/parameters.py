@@ -183,6 +183,8 @@ _SAID_OF = {
     "datasets.writes.before": "Those with a smaller number.",
     "datasets.writes.name": "The dataset; `orders@3` is its version 3.",
     "live.backfill.at_once": "How many partitions may be open at a time.",
+    "live.backfill.dataset": "The input whose partitions are meant; the first of the job unless given.",
+    "live.rematerialize.dataset": "The input whose partitions are meant; the first of the job unless given.",
     "live.deploy.definition": "The live DAG: as an object, or as YAML or JSON text.",
     "live.history.before": "Those with a smaller number.",
     "live.jobs.after": "Those after this one: `next` of the page before.",

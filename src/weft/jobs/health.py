@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from weft.jobs.metrics import SQL
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from weft.db.database import type_Connection
 
 
@@ -51,7 +53,7 @@ async def _checked(conn: type_Connection, health: tuple[Any, ...], live_workers:
         HealthCheck("database", True, f"answers in {1000 * took:.1f} ms"),
         _workers(len(live) - orchestrators),
         _stale(row["held"], row["late"]),
-        _orchestrators(orchestrators, jobs=row["has_jobs"], schedules=row["has_schedules"]),
+        _orchestrators(orchestrators, row),
     )
 
 
@@ -83,8 +85,15 @@ def _stale(held: int, late: int) -> HealthCheck:
     return HealthCheck("stale_tasks", False, ", ".join(told), advice)
 
 
-def _orchestrators(count: int, *, jobs: bool, schedules: bool) -> HealthCheck:
-    if count or not (jobs or schedules):
-        return HealthCheck("orchestrators", True, f"{count} alive" if count else "none, and no job needs one")
-    told = "none is alive, and jobs are open" if jobs else "none is alive, and schedules tick by one"
-    return HealthCheck("orchestrators", False, told, "start one: `weft orchestrator`")
+def _orchestrators(count: int, row: Record) -> HealthCheck:
+    if count:
+        return HealthCheck("orchestrators", True, f"{count} alive")
+    needs = {
+        "has_jobs": "jobs are open",
+        "has_schedules": "schedules tick by one",
+        "has_live_jobs": "live DAGs need one",
+    }
+    needed = next((what for name, what in needs.items() if row[name]), None)
+    if needed is None:
+        return HealthCheck("orchestrators", True, "none, and no job needs one")
+    return HealthCheck("orchestrators", False, f"none is alive, and {needed}", "start one: `weft orchestrator`")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from weft.catalog.dataset_writing import check_partition
+from weft.catalog.datasets import check_dataset
 from weft.core.checks import MAX_ID, check_number
 from weft.core.errors import InvalidInput, NotFound
 from weft.live.acting import SQL
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 # So many partitions may be named one by one.
 MOST_KEYS = 1000
 _IN_ROUND = 100
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,13 @@ class LiveBackfill:
 
 
 async def rematerialize(
-    conn: type_Connection, org_id: int, dag: str, job: str, partitions: Sequence[str], actor: str
-) -> int:
+    conn: type_Connection, org_id: int, dag: str, job: str, partitions: Sequence[str], actor: str,
+    dataset: str | None = None,
+) -> int:  # fmt: skip
     """Compute partitions of a job's input anew, as these are by now; return how many were not asked for already."""
     keys = sorted({check_partition(key) for key in partitions})
     check_number(len(keys), "partitions", 1, MOST_KEYS)
-    found, source = await _input(conn, org_id, dag, job)
+    found, source = await _input(conn, org_id, dag, job, dataset)
     unknown = [row["key"] for row in await conn.fetch(SQL.unknown_partitions, org_id, source["version_id"], keys)]
     if unknown:
         raise InvalidInput("partitions", f"{source['name']} has no partition {unknown[0]!r}")
@@ -67,16 +71,18 @@ async def rematerialize(
 
 async def backfill(
     conn: type_Connection, org_id: int, dag: str, job: str, first: str | None, last: str | None, at_once: int,
-    actor: str, *, dry_run: bool = False,
+    actor: str, *, dataset: str | None = None, dry_run: bool = False,
 ) -> LiveBackfill:  # fmt: skip
     """Compute all partitions of a job's input anew, or those from one key to another, so many at a time."""
-    for key, field in ((first, "first"), (last, "last")):
+    for key in (first, last):
         if key is not None:
             check_partition(key)
-            if first is not None and last is not None and first > last:
-                raise InvalidInput(field, f"{first!r} comes after {last!r}: the keys are compared as texts")
+    if first is not None and last is not None and _is_after(first, last):
+        raise InvalidInput(
+            "first", f"{first!r} comes after {last!r}: keys are compared as numbers if both are, or texts"
+        )
     check_number(at_once, "at_once", 1, 1000)
-    found, source = await _input(conn, org_id, dag, job)
+    found, source = await _input(conn, org_id, dag, job, dataset)
     count = await conn.fetchval(SQL.count_partitions, org_id, source["version_id"], first, last)
     if not count:
         raise InvalidInput("first", f"{source['name']} has no partition there")
@@ -122,13 +128,23 @@ async def run_once(database: Database) -> int:
     return made
 
 
-async def _input(conn: type_Connection, org_id: int, dag: str, job: str) -> tuple[Record, Record]:
-    """Return a job, and the input by whose partitions it is told what to compute anew."""
+def _is_after(key: str, other: str) -> bool:
+    """Whether a key comes after another, as `weft.key_is_within` has it."""
+    if _NUMBER.fullmatch(key) and _NUMBER.fullmatch(other):
+        return int(key) > int(other)
+    return key > other
+
+
+async def _input(conn: type_Connection, org_id: int, dag: str, job: str, dataset: str | None) -> tuple[Record, Record]:
+    """Return a job, and the input by whose partitions it is told what to compute anew: the first, or that of a name."""
     found = await find_job(conn, org_id, dag, job)
     if found["activation"] == "source":
         what = f"{job} is a source, and reads nothing that it could compute anew: give --all to begin its datasets anew"
         raise InvalidInput("job", what)
-    source = await conn.fetchrow(SQL.input, org_id, found["id"], None)
+    name = None if dataset is None else check_dataset(dataset)
+    source = await conn.fetchrow(SQL.input, org_id, found["id"], name)
+    if source is None and name is not None:
+        raise InvalidInput("dataset", f"{job} does not read {name}, or nothing has been written into it yet")
     if source is None:
         raise InvalidInput("job", f"nothing has been written yet that {job} reads")
     return found, source

@@ -17,6 +17,7 @@ from weft.core.ids import CONTROL_QUEUE
 from weft.db.statements import Statements
 from weft.flow.live.identity import JobMeaning, config_hashes
 from weft.flow.live.model import LINE
+from weft.flow.live.operators import OWN
 from weft.history import tags
 from weft.live.plans import Deployed, DeployPlan, InputPlan, JobPlan, Touched, nonces_of, plan_datasets, plan_jobs
 from weft.live.sources import following, put_source
@@ -173,7 +174,7 @@ async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wante
         datasets=tuple(each for each in planned if is_seen.get(each.name, True)),
         inputs=inputs,
         touched=tuple(Touched(**row) for row in readers if is_seen.get(row["dataset"], True)),
-        warnings=await _warnings(conn, org_id, jobs),
+        warnings=await _warnings(conn, org_id, jobs, lanes),
     )
     if not plan.changes:
         plan = replace(plan, version=(plan.replaces if wanted.is_built else plan.base) or plan.version, replaces=None)
@@ -263,18 +264,31 @@ async def _outside(
     return tuple(found)
 
 
-async def _warnings(conn: type_Connection, org_id: int, jobs: Mapping[str, JobMeaning]) -> tuple[str, ...]:
+async def _warnings(
+    conn: type_Connection, org_id: int, jobs: Mapping[str, JobMeaning], lanes: Mapping[str, int]
+) -> tuple[str, ...]:
     """Return what a deploy does not fail by, and whoever deploys should know."""
-    handlers = sorted({job.handler for job in jobs.values()})
-    known = {row["name"] for row in await conn.fetch(SQL.known_handlers, org_id, handlers)}
-    missing: dict[str, list[str]] = {}
-    for name, job in jobs.items():
-        if job.handler not in known:
-            missing.setdefault(job.handler, []).append(name)
+    places = {name: (_queue_id(job.settings, lanes), job.handler) for name, job in jobs.items()}
+    queue_ids, handlers = zip(*sorted(set(places.values())), strict=True)
+    known = {tuple(row) for row in await conn.fetch(SQL.known_handlers, org_id, queue_ids, handlers, OWN)}
+    missing: dict[tuple[str, str], list[str]] = {}
+    for name, place in places.items():
+        if place not in known:
+            missing.setdefault(_missing(jobs[name]), []).append(name)
     return tuple(
-        f"no worker that is there knows the handler {handler}: {', '.join(names)} will wait for one"
-        for handler, names in missing.items()
+        f"{who}: {', '.join(names)} will wait for one; start `{what}`" for (who, what), names in missing.items()
     )
+
+
+def _missing(job: JobMeaning) -> tuple[str, str]:
+    """Return who is not there that could run a job, and the command that starts one."""
+    if job.settings["runtime"] == "inline":
+        return "no orchestrator is there", "weft orchestrator"
+    queue = job.settings["queue"]
+    if job.handler.startswith(OWN):
+        return f"no worker of the queue {queue} is there", f"weft worker --operators --queues {queue}"
+    who = f"no worker of the queue {queue} that is there knows the handler {job.handler}"
+    return who, f"weft worker --app MODULE --queues {queue}"
 
 
 async def _put_version(
@@ -335,12 +349,11 @@ def _kept_settings(settings: Mapping[str, Any], lanes: Mapping[str, int]) -> dic
     for written, kept in _SPANS.items():
         span = settings[written]
         found[kept] = None if span is None else f"{timedelta(seconds=span).total_seconds()} seconds"
-    is_inline = settings["runtime"] == "inline"
-    return {
-        **found,
-        "rank": -settings["priority"],
-        "queue_id": CONTROL_QUEUE if is_inline else lanes[settings["queue"]],
-    }
+    return {**found, "rank": -settings["priority"], "queue_id": _queue_id(settings, lanes)}
+
+
+def _queue_id(settings: Mapping[str, Any], lanes: Mapping[str, int]) -> int:
+    return CONTROL_QUEUE if settings["runtime"] == "inline" else lanes[settings["queue"]]
 
 
 def _roles(sees: Sees) -> list[str] | None:

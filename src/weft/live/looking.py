@@ -99,7 +99,10 @@ class LiveJob:
 
 @dataclass(frozen=True, slots=True)
 class OpenUnit:
-    """A unit of work that is not done; ``said`` is what it is about, ``error`` why it is held."""
+    """A unit of work that is not done; ``said`` is what it is about, ``error`` why it is held.
+
+    Whoever does not see all datasets of its job is told neither what it is about nor its lane.
+    """
 
     id: int
     kind: str
@@ -167,23 +170,33 @@ async def find_job(conn: type_Connection, org_id: int, dag: str, job: str) -> Re
 
 
 async def list_units(
-    conn: type_Connection, org_id: int, dag: str, job: str, *, state: str | None, after: int | None, limit: int
-) -> list[OpenUnit]:
+    conn: type_Connection, org_id: int, dag: str, job: str, *, state: str | None, after: int | None, limit: int,
+    sees: Sees,
+) -> list[OpenUnit]:  # fmt: skip
     """Return the units of a job that are not done, in their order."""
     found = await find_job(conn, org_id, dag, job)
     wanted = None if state is None else check_word(state, "state", UnitState)
     last = 0 if after is None else check_number(after, "after", 0, MAX_ID)
     rows = await conn.fetch(SQL.units, org_id, found["id"], last, wanted, limit)
-    return [OpenUnit(**{**row, "said": orjson.loads(row["said"])}) for row in rows]
+    hidden: dict[str, Any] = {"said": {}, "lane": None} if await _hides(conn, found, sees) else {}
+    return [OpenUnit(**{**row, "said": orjson.loads(row["said"]), **hidden}) for row in rows]
 
 
 async def list_states(
-    conn: type_Connection, org_id: int, dag: str, job: str, *, after: str, limit: int
+    conn: type_Connection, org_id: int, dag: str, job: str, *, after: str, limit: int, sees: Sees
 ) -> list[OperatorState]:
-    """Return what an operator remembers, by key."""
+    """Return what an operator remembers, by key; raises `NotFound` also where that is not for whoever asks."""
     found = await find_job(conn, org_id, dag, job)
+    if await _hides(conn, found, sees):
+        advice = "it is for those who see all datasets of the job: ask an admin for their roles"
+        raise NotFound("state", f"of {job} in {dag}", advice)
     rows = await conn.fetch(SQL.states, org_id, found["id"], check_after(after), limit)
     return [OperatorState(**{**row, "state": orjson.loads(row["state"])}) for row in rows]
+
+
+async def _hides(conn: type_Connection, job: Record, sees: Sees) -> bool:
+    """Whether what comes to a job, and what it remembers of that, is not for whoever asks."""
+    return sees is not None and bool(await conn.fetchval(SQL.hides, job["id"], sorted(sees)))
 
 
 async def require_dag(conn: type_Connection, org_id: int, name: str) -> None:

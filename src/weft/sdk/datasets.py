@@ -211,9 +211,11 @@ class Datasets:
         )
 
     async def partitions(
-        self, name: str, *, after: str = "", limit: int = 100, latest: bool = False
+        self, name: str, *, after: str | None = None, limit: int = 100, latest: bool = False
     ) -> builtins.list[Partition]:
         """Return the partitions of a version by key, or with ``latest`` those that were written last.
+
+        Rows that are in no partition have the key ``""``.
 
         Example::
 

@@ -66,7 +66,9 @@ class Live(LiveDeploys):
         check_number(limit, "limit", 1, 1000)
         org_id = await self._session.org_id()
         return await self._session.database.read(
-            lambda conn: looking.list_units(conn, org_id, dag, job, state=state, after=after, limit=limit)
+            lambda conn: looking.list_units(
+                conn, org_id, dag, job, state=state, after=after, limit=limit, sees=self._session.sees
+            )
         )
 
     async def state(self, dag: str, job: str, *, after: str = "", limit: int = 100) -> builtins.list[OperatorState]:
@@ -79,7 +81,7 @@ class Live(LiveDeploys):
         check_number(limit, "limit", 1, 1000)
         org_id = await self._session.org_id()
         return await self._session.database.read(
-            lambda conn: looking.list_states(conn, org_id, dag, job, after=after, limit=limit)
+            lambda conn: looking.list_states(conn, org_id, dag, job, after=after, limit=limit, sees=self._session.sees)
         )
 
     async def pause(self, dag: str, *, job: str | None = None) -> None:
@@ -132,10 +134,10 @@ class Live(LiveDeploys):
         org_id, actor = await self._session.org_id(), self._session.actor
         await self._session.database.run(lambda conn: acting.skip(conn, org_id, dag, job, chosen, actor))
 
-    async def rematerialize(self, dag: str, job: str, *, partitions: Sequence[str]) -> int:
+    async def rematerialize(self, dag: str, job: str, *, partitions: Sequence[str], dataset: str | None = None) -> int:
         """Compute partitions of what a job reads anew, as these are by now; return how many that are.
 
-        Example::
+        They are those of its first input, or of the ``dataset`` that is named. Example::
 
             await client.live.rematerialize("market", "candles", partitions=["2026-11-14"])
         """
@@ -143,7 +145,7 @@ class Live(LiveDeploys):
             raise InvalidInput("partitions", "must be a list of keys, not a text")
         keys, org_id, actor = builtins.list(partitions), await self._session.org_id(), self._session.actor
         return await self._session.database.run(
-            lambda conn: backfilling.rematerialize(conn, org_id, dag, job, keys, actor)
+            lambda conn: backfilling.rematerialize(conn, org_id, dag, job, keys, actor, dataset)
         )
 
     async def rebuild(self, dag: str, job: str) -> DeployPlan:
@@ -158,17 +160,20 @@ class Live(LiveDeploys):
 
     async def backfill(
         self, dag: str, job: str, *, first: str | None = None, last: str | None = None, at_once: int = 1,
-        dry_run: bool = False,
+        dataset: str | None = None, dry_run: bool = False,
     ) -> LiveBackfill:  # fmt: skip
         """Compute all partitions of what a job reads anew, or those from one key to another, ``at_once`` at a time.
 
-        Orchestrators see to it. With ``dry_run`` they are only counted. Example::
+        They are those of its first input, or of the ``dataset`` that is named. Orchestrators see to it. With
+        ``dry_run`` they are only counted. Example::
 
             await client.live.backfill("market", "candles", first="2026-01", last="2026-06", at_once=4)
         """
         org_id, actor = await self._session.org_id(), self._session.actor
         return await self._session.database.run(
-            lambda conn: backfilling.backfill(conn, org_id, dag, job, first, last, at_once, actor, dry_run=dry_run)
+            lambda conn: backfilling.backfill(
+                conn, org_id, dag, job, first, last, at_once, actor, dataset=dataset, dry_run=dry_run
+            )
         )
 
     async def backfills(self, dag: str, *, before: int | None = None, limit: int = 100) -> builtins.list[LiveBackfill]:

@@ -41,7 +41,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
             return [[file.partition, str(file.id), file.path, file.rows, file.bytes] for file in files]
         case _ if verb == PARTITIONS:
             found_parts = await dataset_writing.list_partitions(
-                conn, fence, check_id(said["version_id"]), said["after"], PAGE
+                conn, fence, check_id(said["version_id"]), said.get("after"), PAGE
             )
             return [asdict(each) | {"written_at": each.written_at.isoformat()} for each in found_parts]
         case _ if verb == BEGIN:

@@ -147,7 +147,7 @@ class TaskDataset:
         return self._do(self._located, _several(partition), since)
 
     def partitions(self) -> Any:
-        """Return the partitions, by key, each a `Partition`."""
+        """Return the partitions, by key, each a `Partition`; rows that are in none have the key ``""``."""
         return self._do(self._partitions)
 
     def _do(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -262,7 +262,7 @@ class TaskDataset:
     def _partitions(self) -> list[Partition]:
         state, found = self._seen(), list[Partition]()
         while True:
-            after = found[-1].key if found else ""
+            after = found[-1].key if found else None
             page = self._ask(asks.PARTITIONS, {"version_id": state["version_id"], "after": after}).result()
             found += [Partition(**each | {"written_at": datetime.fromisoformat(each["written_at"])}) for each in page]
             if len(page) < asks.PAGE:

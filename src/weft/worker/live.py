@@ -132,14 +132,18 @@ class LiveContext:
         return about.files(partition=partitions if partition is None else partition, since=since)
 
     def write(
-        self, data: Any, *, output: int | str = 0, partition: str | None = None, partition_by: str | None = None
-    ) -> Any:
-        """Write into an output, as ``update_strategy`` and ``unique_key`` of the job say."""
+        self, data: Any, *, output: int | str = 0, partition: str | None = None, partition_by: str | None = None,
+        columns_from: Mapping[str, Sequence[str | tuple[str, str]]] | None = None,
+    ) -> Any:  # fmt: skip
+        """Write into an output, as ``update_strategy`` and ``unique_key`` of the job say.
+
+        ``columns_from`` says what columns are made of, as in `TaskDataset.write`.
+        """
         name = output if isinstance(output, str) else self._output(output)
         is_append = self.document.get("update_strategy") == "append"
         return self.task.dataset(name).write(
             data, partition=partition, partition_by=partition_by, mode="append" if is_append else "replace",
-            unique_key=self.document.get("unique_key") if is_append else None,
+            unique_key=self.document.get("unique_key") if is_append else None, columns_from=columns_from,
         )  # fmt: skip
 
     def state(self, key: str = "default") -> Any:

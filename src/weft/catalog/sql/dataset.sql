@@ -84,9 +84,9 @@ where f.org_id = $1 and f.version_id = $2 and f.added_by <= $3 and (f.removed_by
 order by f.partition_key, f.id limit $7;
 
 -- name: partitions
--- What a version has now, by key after one.
+-- What a version has now, by key after one, or from the first: rows that are in no partition have the key ''.
 select p.partition_key as key, p.last_write as write, p.rows, p.bytes, p.files, p.written_at from weft.dataset_partition p
-where p.org_id = $1 and p.version_id = $2 and p.partition_key > $3 order by p.partition_key limit $4;
+where p.org_id = $1 and p.version_id = $2 and p.partition_key >= coalesce($3, '') and p.partition_key is distinct from $3 order by p.partition_key limit $4;
 
 -- name: latest_partitions
 -- What a version has now, the one that was written last first.

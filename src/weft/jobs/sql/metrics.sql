@@ -66,7 +66,8 @@ select
     select from weft.task t where t.state = 'scheduled' and t.due_at < (select weft.now() - interval '1 minute') and t.org_id = $1
     limit 1000) o)::int as late,
   exists (select 1 from weft.job j where j.org_id = $1) as has_jobs,
-  exists (select 1 from weft.schedule s where s.org_id = $1 and s.paused_at is null) as has_schedules;
+  exists (select 1 from weft.schedule s where s.org_id = $1 and s.paused_at is null) as has_schedules,
+  exists (select 1 from weft.live_job l where l.org_id = $1 and l.state <> 'stopped') as has_live_jobs;
 
 -- name: health_of_all
 -- Tasks that somebody holds whose lease has lapsed, or that should have been ready a minute ago; up to a thousand each; of all orgs.
@@ -78,4 +79,5 @@ select
   (select count(*) from (
     select from weft.task t where t.state = 'scheduled' and t.due_at < (select weft.now() - interval '1 minute')
     limit 1000) o)::int as late,
-  exists (select 1 from weft.job j) as has_jobs, exists (select 1 from weft.schedule s where s.paused_at is null) as has_schedules;
+  exists (select 1 from weft.job j) as has_jobs, exists (select 1 from weft.schedule s where s.paused_at is null) as has_schedules,
+  exists (select 1 from weft.live_job l where l.state <> 'stopped') as has_live_jobs;

@@ -58,7 +58,7 @@ select u.key from unnest($3::text[]) as u (key) where not exists (
 -- name: count_partitions
 -- Of an input, from and to a key, both of them too.
 select count(*)::int from weft.dataset_partition p
-where p.org_id = $1 and p.version_id = $2 and ($3::text is null or p.partition_key >= $3) and ($4::text is null or p.partition_key <= $4);
+where p.org_id = $1 and p.version_id = $2 and weft.key_is_within(p.partition_key, $3, $4);
 
 -- name: compute_partitions
 -- Units for partitions of an input, as it is by now; how many, without those that wait already.

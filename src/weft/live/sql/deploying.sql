@@ -80,9 +80,11 @@ where d.org_id = $1 and d.name = any ($2) and o.producer_dag is not null and o.p
 order by 1, 2, 3, 4, 5;
 
 -- name: known_handlers
--- Those of handlers that a worker knows which is there.
-select distinct h.name from weft.worker w cross join lateral unnest(w.handlers) as h (name)
-where (w.org_id = $1 or 2 = any (w.queues)) and w.state in ('active', 'idle') and w.until > weft.now() and h.name = any ($2);
+-- Those of handlers, each in its queue, that a worker knows which is there; all of them know the operators that come with Weft.
+select h.queue_id, h.name from unnest($2::bigint[], $3::text[]) as h (queue_id, name) where exists (
+  select 1 from weft.worker w
+  where (w.org_id = $1 or 2 = any (w.queues)) and w.state in ('active', 'idle') and w.until > weft.now()
+    and h.queue_id = any (w.queues) and (h.name = any (w.handlers) or starts_with(h.name, $4)));
 
 -- name: put_artifact
 select weft.put_artifact($1, 'version', $2, $3, null, $4, $5, $6, $7, $8, $9);

@@ -11,12 +11,16 @@ group by d.id, v.id, b.id order by d.name limit $4;
 
 -- name: jobs
 -- The jobs of the version in effect and of the one being built, and those that have not stopped yet, by name after one. A source is
--- lost whose task is held by a worker that gives no sign of life any more, until another has taken it.
+-- lost whose task is held by a worker that gives no sign of life any more, until another has taken it, and pending while no worker of
+-- its queue is there.
 select j.id, j.name, j.config_hash, j.activation, j.operator, j.runtime, j.strategy,
   case when j.state = 'running' and exists (
     select 1 from weft.live_unit u join weft.task t on t.id = u.task_id left join weft.worker w on w.id = t.worker_id
     where u.live_job_id = j.id and u.state = 'running' and (t.state = 'running' and w.until < weft.now() or t.state = 'ready' and t.crashes > 0))
-    then 'lost' else j.state end as state,
+    then 'lost'
+    when j.state = 'running' and j.activation = 'source' and not exists (
+      select 1 from weft.worker w where j.queue_id = any (w.queues) and w.state in ('active', 'idle') and w.until > weft.now())
+    then 'pending' else j.state end as state,
   coalesce((select m.dag_version_id = d.version_id from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.version_id), false) as is_live,
   coalesce((select true from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.building_id), false) as is_building,
   j.paused_at, s.units, s.held, s.writes, s.since as oldest_at, s.is_behind, j.completed, j.failed, j.last_error,
@@ -33,6 +37,20 @@ where d.org_id = $1 and d.name = $2 and (j.name, j.id) > ($3, $4) and (j.state <
     select 1 from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id in (d.version_id, d.building_id)))
 order by j.name, j.id limit $6;
 
+-- name: measure
+-- Live jobs by what becomes of them, units that have failed and are held, and since when the first waits that could begin.
+select count(*) filter (where j.state = 'pending') as pending, count(*) filter (where j.state = 'running') as running,
+  count(*) filter (where j.state = 'idle') as idle, count(*) filter (where j.state = 'draining') as draining,
+  coalesce(sum((select count(*) from weft.live_unit u where u.live_job_id = j.id and u.state = 'held')), 0)::bigint as held,
+  coalesce(greatest(0, extract(epoch from weft.now() - min(f.since))), 0)::float8 as lag
+from weft.live_job j join weft.live_dag d on d.id = j.dag_id left join lateral (
+    select least(
+      (select u.since from weft.live_unit u where u.live_job_id = j.id and u.state = 'ready' and (u.run_at is null or u.run_at <= weft.now())
+       order by u.id limit 1),
+      (select u.since from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' order by u.id limit 1)) as since
+  ) f on j.paused_at is null and d.paused_at is null
+where j.org_id = $1 and j.state <> 'stopped';
+
 -- name: names
 -- Of live DAGs: that one first, for whoever asks whether it is there.
 select d.name from weft.live_dag d where d.org_id = $1 order by d.name <> $2, d.name limit 1000;
@@ -48,6 +66,14 @@ limit 1;
 
 -- name: job_names
 select distinct j.name from weft.live_dag d join weft.live_job j on j.dag_id = d.id where d.org_id = $1 and d.name = $2 order by 1 limit 1000;
+
+-- name: hides
+-- Whether a job reads or writes a dataset that none of some roles sees.
+select exists (
+  select 1 from (
+    select i.dataset_id from weft.live_input i where i.live_job_id = $1
+    union all select o.dataset_id from weft.live_output o where o.live_job_id = $1) u join weft.dataset r on r.id = u.dataset_id
+  where not r.read_roles && $2);
 
 -- name: units
 -- Units that are not done, in their order after one; of those whose tasks have failed with what went wrong.

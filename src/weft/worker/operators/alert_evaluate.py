@@ -17,6 +17,7 @@ from weft.flow.live.configs import AlertEvaluate
 from weft.worker.operators.changes import CHANGES, inputs_named, rows_said
 from weft.worker.operators.configured import configured
 from weft.worker.operators.numbered import quoted
+from weft.worker.operators.origins import Origins, bounded, origins_in
 from weft.worker.operators.querying import rows_of, tables_in
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ async def run(live: LiveContext) -> dict[str, Any]:
     config = configured(live, AlertEvaluate)
     if live.unit.kind == "bootstrap" and not config.history:
         return {"alerts": 0}
-    evaluation = _Evaluation(live, config)
-    for row in await _rows(live, config):
+    rows, origins = await _rows(live, config)
+    evaluation = _Evaluation(live, config, origins)
+    for row in rows:
         await evaluation.look(row)
     return {"alerts": await evaluation.tell()}
 
 
-async def _rows(live: LiveContext, config: AlertEvaluate) -> list[dict[str, Any]]:
-    """Return the rows, each with whether the condition holds, in their order."""
+async def _rows(live: LiveContext, config: AlertEvaluate) -> tuple[list[dict[str, Any]], Origins]:
+    """Return the rows, each with whether the condition holds, in their order; and what their columns are made of."""
     query = config.query or f"select * from {CHANGES}"
     names = await tables_in(live, query, "config.query")
     with ExitStack() as stack:
@@ -56,15 +58,18 @@ async def _rows(live: LiveContext, config: AlertEvaluate) -> list[dict[str, Any]
             tables |= stack.enter_context(rows_said(live))
         order = "" if config.order_by is None else f"\norder by {quoted(config.order_by)}"
         asked = f"select *, coalesce((\n{config.condition}\n), false) as {quoted(_HOLDS)} from (\n{query}\n){order}"
-        return await rows_of(live, asked, tables, "config.condition")
+        rows = await rows_of(live, asked, tables, "config.condition")
+        found = await origins_in(live, asked, tables, {}, list(rows[0])) if rows and live.outputs else None
+        return rows, found or {}
 
 
 class _Evaluation:
     """The alerts of one unit: what of each key was so far, and what comes of it."""
 
-    def __init__(self, live: LiveContext, config: AlertEvaluate) -> None:
+    def __init__(self, live: LiveContext, config: AlertEvaluate, origins: Origins) -> None:
         self._live = live
         self._config = config
+        self._origins = origins
         self._now = datetime.now(UTC)
         self._slots: dict[str, dict[str, Any]] = {}
         self._alerts: list[dict[str, Any]] = []
@@ -106,11 +111,21 @@ class _Evaluation:
         rows = [{name: alert[name] for name in _ALERTS.names} for alert in self._alerts]
         table = pa.Table.from_pylist(rows, schema=_ALERTS)
         if self._live.outputs:
-            await self._live.write(table, partition=self._now.date().isoformat())
+            await self._live.write(table, partition=self._now.date().isoformat(), columns_from=self._columns_from())
         if self._config.callback_url is not None:
             for alert in self._alerts:
                 await self._live.call_back(self._config.callback_url, _told(alert), key=_short(alert["key"]))
         return len(rows)
+
+    def _columns_from(self) -> Origins | None:
+        """Return what the columns of alerts are made of: the state of the condition, the others of rows."""
+        rows = [name for name in self._origins if name != _HOLDS]
+        named = [found[1] for found in _PLACE.finditer(self._config.message)]
+        made_of = {"state": [_HOLDS], "key": self._config.key, "message": named, "row": rows}
+        return bounded({
+            column: list(dict.fromkeys(each for name in names for each in self._origins.get(name, ())))
+            for column, names in made_of.items()
+        })  # fmt: skip
 
     async def _slot(self, text: str) -> dict[str, Any]:
         name = f"alerts:{int.from_bytes(hashlib.sha256(text.encode()).digest()[:2], 'big') % _SLOTS}"

@@ -29,6 +29,7 @@ from weft.worker.operators.changes import partitions_of
 from weft.worker.operators.configured import configured
 from weft.worker.operators.intervals import Intervals, between, common, intervals_of, joined, numbers_in, without
 from weft.worker.operators.numbered import Numbered, quoted
+from weft.worker.operators.origins import origins_in
 from weft.worker.operators.querying import answered
 
 if TYPE_CHECKING:
@@ -170,7 +171,11 @@ class _Unit:
         async with answered(self.live, self._sql(ranges), {"rows": source}, _FIELD) as reader:
             table = await asyncio.to_thread(reader.read_all)
         if table.num_rows:
-            await self.live.write(table, partition_by="range_start")
+            # What columns are made of is the same for all ranges: it is asked for one, and known after that.
+            origins = await origins_in(
+                self.live, self._sql([[0, 0]]), {"rows": source}, {"rows": self.dataset}, table.schema.names
+            )
+            await self.live.write(table, partition_by="range_start", columns_from=origins)
         self._schema = table.schema
         return {start // self.config.size for start in table.column("range_start").to_pylist()}
 

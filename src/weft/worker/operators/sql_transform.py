@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.flow.live.configs import SqlTransform
 from weft.worker.operators.changes import CHANGES, inputs_named, partitions_of, rows_said
 from weft.worker.operators.configured import configured
+from weft.worker.operators.origins import origins_in
 from weft.worker.operators.querying import answered, tables_in
 
 if TYPE_CHECKING:
@@ -40,5 +41,6 @@ async def _transform(
     live: LiveContext, config: SqlTransform, tables: Mapping[str, DatasetFiles], partition: str | None
 ) -> int:
     async with answered(live, config.sql, tables, _FIELD) as reader:
-        written = await live.write(reader, partition=partition, partition_by=config.partition_by)
+        origins = await origins_in(live, config.sql, tables, config.tables, reader.schema.names)
+        written = await live.write(reader, partition=partition, partition_by=config.partition_by, columns_from=origins)
     return int(written.rows)

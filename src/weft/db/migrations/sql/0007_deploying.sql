@@ -191,6 +191,15 @@ begin
   return made;
 end $$;
 
+-- name: key_is_within
+-- Whether a key is from one to another, both of them too: as numbers where these are whole numbers, else as texts.
+create function weft.key_is_within(key text, first_key text, last_key text) returns boolean language sql immutable as $$
+  select case when coalesce(first_key, last_key) ~ '^-?[0-9]{1,18}$' and coalesce(last_key, first_key) ~ '^-?[0-9]{1,18}$'
+    then case when key ~ '^-?[0-9]{1,18}$' then (first_key is null or key::bigint >= first_key::bigint)
+      and (last_key is null or key::bigint <= last_key::bigint) else false end
+    else (first_key is null or key >= first_key) and (last_key is null or key <= last_key) end
+$$;
+
 -- name: advance_backfill
 -- Makes units for as many more partitions of a backfill as may be open at once, or ends it; returns how many. One at a time: others
 -- pass it over.
@@ -210,7 +219,7 @@ begin
   for key in
     select p.partition_key from weft.dataset_partition p
     where p.version_id = version and (b.next_key is null or p.partition_key > b.next_key)
-      and (b.first_key is null or p.partition_key >= b.first_key) and (b.last_key is null or p.partition_key <= b.last_key)
+      and weft.key_is_within(p.partition_key, b.first_key, b.last_key)
     order by p.partition_key limit greatest(b.at_once - open_units, 0)
   loop
     perform weft.unit_of_partition(l, b.place, key, b.id);
