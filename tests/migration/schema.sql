@@ -1506,7 +1506,7 @@ begin
   table_id := to_regclass(s.table_name);
   select case
     when s.org_id <> 1 then 'only DAGs of the org default, which operates the installation, follow tables'
-    when c.oid is null then 'there is no such table in the database of this installation: write it with its schema, such as public.orders'
+    when c.oid is null then 'is no table of this installation''s database: write it with its schema, such as public.orders'
     when n.nspname in ('weft', 'information_schema') or n.nspname like 'pg\_%' then 'is of PostgreSQL or of Weft itself, and cannot be followed'
     when c.relkind not in ('r', 'p') then 'is no table'
     when not (has_table_privilege(session_user, c.oid, 'select') and has_table_privilege(session_user, c.oid, 'trigger'))
@@ -5273,7 +5273,7 @@ CREATE TABLE weft.dataset_file (
     version_id bigint NOT NULL,
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
-    partition_key text NOT NULL,
+    partition_key text NOT NULL COLLATE pg_catalog."C",
     path text NOT NULL,
     rows bigint NOT NULL,
     bytes bigint NOT NULL,
@@ -5283,7 +5283,7 @@ CREATE TABLE weft.dataset_file (
 
 CREATE TABLE weft.dataset_partition (
     version_id bigint NOT NULL,
-    partition_key text NOT NULL,
+    partition_key text NOT NULL COLLATE pg_catalog."C",
     org_id bigint NOT NULL,
     last_write bigint NOT NULL,
     lost_by bigint DEFAULT 0 NOT NULL,
@@ -5687,9 +5687,9 @@ CREATE TABLE weft.live_backfill (
     org_id bigint NOT NULL,
     live_job_id bigint NOT NULL,
     place integer NOT NULL,
-    first_key text,
-    last_key text,
-    next_key text,
+    first_key text COLLATE pg_catalog."C",
+    last_key text COLLATE pg_catalog."C",
+    next_key text COLLATE pg_catalog."C",
     at_once integer NOT NULL,
     partitions integer NOT NULL,
     made integer DEFAULT 0 NOT NULL,
@@ -5731,7 +5731,7 @@ CREATE TABLE weft.live_input (
     is_internal boolean NOT NULL,
     routed_write bigint,
     boot_write bigint,
-    boot_after text
+    boot_after text COLLATE pg_catalog."C"
 )
 WITH (fillfactor='70');
 

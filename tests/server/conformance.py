@@ -31,8 +31,8 @@ _NAMING = frozenset({"old", "new", "user", "queue"})
 # What cannot be told before something has ended, or as it ended.
 _UNREADY = frozenset({"jobs_result", "jobs_wait", "tasks_output", "wait"})
 _HEADERS_OF_MANY = frozenset({"weft-reason", "idempotency-key"})
-# What is sent to a hook is not signed, and there is none.
-_MORE: Mapping[str, list[str]] = {"hooks": ["401"]}
+# What is sent to a hook is not signed, and there is none; a lease that is made up is nobody's.
+_MORE: Mapping[str, list[str]] = {"hooks": ["401"], "fetch_internal_task_fetch_get": ["404", "409"]}
 # Of headers: what can be printed, without spaces around it.
 _PRINTED = "^[!-~]([ -~]*[!-~])?$"
 _LONG = 2000

@@ -29,7 +29,8 @@ _DAGS = Listing(
     key="name", by="after",
 )  # fmt: skip
 _JOBS = Listing(
-    "jobs", ("JOB~", "STATE", "", "OPERATOR~", "OPEN>", "HELD>", "LAG>", "DONE>", "FAILED>", "WRITES~", "ERROR~"),
+    "jobs",
+    ("JOB~", "STATE", "", "OPERATOR~", "OPEN>", "HELD>", "LAG>", "NEXT", "DONE>", "FAILED>", "WRITES~", "ERROR~"),
     "no jobs", key="cursor", by="after",
 )  # fmt: skip
 _UNITS = Listing(
@@ -100,13 +101,13 @@ def jobs(
 
 
 def _job_row(each: LiveJob) -> tuple[Any, ...]:
-    from weft.cli.output import one_line, state
+    from weft.cli.output import one_line, state, when
 
     shown = state("paused") if each.paused_at is not None else state(each.state)
     note = "live" if each.is_live else "building" if each.is_building else ""
     told = each.name, shown, note, each.operator, each.units + each.writes, each.held or "", _lag(each.oldest_at)
     error = one_line(each.last_error or "")
-    return *told, each.completed, each.failed or "", ", ".join(each.outputs), error
+    return *told, when(each.next_at), each.completed, each.failed or "", ", ".join(each.outputs), error
 
 
 @app.command()

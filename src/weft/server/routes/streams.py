@@ -39,7 +39,8 @@ _LONGEST = 8000
 _AFTER = "The id of the last event that was had: what came after it is told. The header goes before the query."
 _State = Annotated[str, one_of(JobState)]
 LastId = Annotated[str | None, Header(alias="Last-Event-ID", description=_AFTER, max_length=_LONGEST)]
-After = Annotated[str | None, Query(description=_AFTER, max_length=_LONGEST)]
+# As they are given: what can be printed.
+After = Annotated[str | None, Query(description=_AFTER, max_length=_LONGEST, pattern="^[ -~]*$")]
 
 
 def _told(what: str, *like: bytes) -> dict[int | str, dict[str, Any]]:

@@ -141,7 +141,7 @@ create table weft.dataset_file (
   version_id bigint not null,
   id bigint not null default weft.next_id(),
   org_id bigint not null,
-  partition_key text not null,
+  partition_key text collate "C" not null,
   path text not null,
   rows bigint not null,
   bytes bigint not null,
@@ -170,7 +170,8 @@ create index dataset_file_path on weft.dataset_file (version_id, path);
 -- What a version has now, by partition; the key is empty in a dataset without partitions.
 create table weft.dataset_partition (
   version_id bigint not null,
-  partition_key text not null,
+  -- In one order on every server.
+  partition_key text collate "C" not null,
   org_id bigint not null,
   last_write bigint not null,
   -- The last write that took something away.

@@ -6,9 +6,9 @@ create table weft.live_backfill (
   live_job_id bigint not null,
   place int not null,
   -- From and to which key, both of them too; null for no end.
-  first_key text,
-  last_key text,
-  next_key text,
+  first_key text collate "C",
+  last_key text collate "C",
+  next_key text collate "C",
   at_once int not null check (at_once > 0),
   partitions int not null,
   made int not null default 0,

@@ -49,7 +49,7 @@ begin
   table_id := to_regclass(s.table_name);
   select case
     when s.org_id <> 1 then 'only DAGs of the org default, which operates the installation, follow tables'
-    when c.oid is null then 'there is no such table in the database of this installation: write it with its schema, such as public.orders'
+    when c.oid is null then 'is no table of this installation''s database: write it with its schema, such as public.orders'
     when n.nspname in ('weft', 'information_schema') or n.nspname like 'pg\_%' then 'is of PostgreSQL or of Weft itself, and cannot be followed'
     when c.relkind not in ('r', 'p') then 'is no table'
     when not (has_table_privilege(session_user, c.oid, 'select') and has_table_privilege(session_user, c.oid, 'trigger'))

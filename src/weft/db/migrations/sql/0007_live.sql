@@ -140,7 +140,7 @@ create table weft.live_input (
   is_internal boolean not null,
   routed_write bigint,
   boot_write bigint,
-  boot_after text,
+  boot_after text collate "C",
   primary key (live_job_id, place),
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade,
   foreign key (org_id, dataset_id) references weft.dataset (org_id, id)
