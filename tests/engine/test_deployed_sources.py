@@ -105,7 +105,7 @@ async def test_what_is_wrong_with_a_source_is_told_before_it_is_deployed(
 
 
 async def test_a_table_that_cannot_be_followed_is_not_deployed(client: weft.Client, conn: Conn) -> None:
-    with pytest.raises(weft.InvalidInput, match="no such table"):
+    with pytest.raises(weft.InvalidInput, match="is no table of this"):
         await client.live.deploy(_dag(rows={"kind": "table", "table": "public.nothing"}))
     assert await conn.fetchval("select count(*) from weft.live_dag") == 0
     await conn.execute("create table public.orders (id int)")

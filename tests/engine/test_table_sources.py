@@ -177,7 +177,7 @@ async def test_who_inserts_while_the_source_is_removed_and_the_trigger_is_not_wa
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ({"table_name": "public.nothing"}, "no such table"),
+        ({"table_name": "public.nothing"}, "is no table of this"),
         ({"table_name": "weft.token"}, "Weft itself"),
         ({"table_name": "pg_catalog.pg_class"}, "of PostgreSQL"),
         ({"table_name": "public.seen"}, "is no table"),
