@@ -26,6 +26,9 @@ _PARTS = {
     "graphs": {"graphs"},
     "queues": {"queues", "outbox", "cache", "dead-letters"},
     "people": {"orgs", "users", "roles", "tokens"},
+    "datasets": {"datasets"},
+    "live": {"live", "live-backfills"},
+    "schedules": {"schedules", "backfills", "ticks"},
     "others": set[str](),
 }
 # Of workers, and not for them.
