@@ -20,7 +20,8 @@ def take_address(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise InvalidInput("port", f"{port} is not between 0 and 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol: by that asyncio knows that what it accepts must not hold back the ends of answers.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
