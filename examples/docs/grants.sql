@@ -46,7 +46,9 @@ grant select, insert on weft.job_event to shop_worker;
 grant select, update on weft.schedule, weft.backfill to shop_worker;
 grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, weft.dataset_partition,
   weft.staged_write to shop_worker;
-grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to shop_worker;
+grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge to shop_worker;
+grant select, insert, delete on weft.task_input to shop_worker;
+grant select, insert, update on weft.dataset_seen to shop_worker;
 grant select, insert, update on weft.column_edge to shop_worker;
 grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows,
   weft.drop_table, weft.show_table to shop_worker;
@@ -79,7 +81,7 @@ grant select, insert, update, delete on weft.schedule, weft.backfill to shop_flo
 grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset,
   weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.live_backfill to shop_flows;
 grant select on weft.operator_state to shop_flows;
-grant select, insert, update on weft.dataset, weft.dataset_version to shop_flows;
+grant select, insert, update on weft.dataset, weft.dataset_version, weft.dataset_seen to shop_flows;
 grant select on weft.job to shop_flows;
 -- docs: end workflows
 

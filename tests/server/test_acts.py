@@ -77,6 +77,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
     await client.schedules.add("etl", name="nightly", every=3600)
     backfill = await client.schedules.backfill("nightly", since=datetime.now(UTC) - timedelta(days=1))
     await written(client, "orders", 1, 2)
+    await written(client, "rest", 1)
     await client.live.deploy(dag("acme", "orders"))
     await client.jobs.send_event("acme.quote", {})
     await client.jobs.send_event("acme.quote", {})
@@ -112,9 +113,9 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
         "datasets.grant": lambda by: by.datasets.grant("orders", []),
         "datasets.rollback": lambda by: by.datasets.rollback("orders@1.1"),
         "datasets.register": lambda by: by.datasets.register("theirs", str(outside)),
-        "datasets.hand_over": lambda by: by.datasets.hand_over("orders", "etl", "fetch"),
-        "datasets.delete": lambda by: by.datasets.delete("orders"),
-        "datasets.undelete": lambda by: by.datasets.undelete("orders"),
+        "datasets.hand_over": lambda by: by.datasets.hand_over("rest", "etl", "fetch"),
+        "datasets.delete": lambda by: by.datasets.delete("rest"),
+        "datasets.undelete": lambda by: by.datasets.undelete("rest"),
         "live.deploy": lambda by: by.live.deploy(dag("acme", "orders") | {"description": "again"}),
         "live.rollback": lambda by: by.live.rollback("acme/market"),
         "live.pause": lambda by: by.live.pause("acme/market"),

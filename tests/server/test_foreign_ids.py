@@ -30,6 +30,7 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
     "user": ("user", "user_id"), "uses": _WHICH, "workflow": _WHICH, "workflow_id": ("orgs.slug",),
     "actor": ("user",), "tag": ("tag",), "handler": ("handler",), "name": ("queues.name",), "slug": ("slug",),
     "external_id": ("user",), "unit_id": ("unit_id",), "other": ("datasets.name",),
+    "dataset": ("datasets.name",),
 }  # fmt: skip
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
@@ -55,7 +56,7 @@ _MADE_BY_NAME = {
 _FILTERS = frozenset(
     "actor after before from_node handler head ids job job_id node queue rerun_of task workflow_id expect".split()
 )
-_CHOOSES = {("schedules.list", "tag")}
+_CHOOSES = {("schedules.list", "tag"), ("live.rematerialize", "dataset"), ("live.backfill", "dataset")}
 # A change is named by its id alone.
 _BY_ID_ALONE = ("workflows.revert",)
 _ALIVE = re.compile(r'"again_in":[0-9.]+')

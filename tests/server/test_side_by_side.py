@@ -23,7 +23,7 @@ ORGS = ("acme", "rival")
 # What tells how the installation is, or what time it is, and is the same for all.
 _OF_ALL = {"health"}
 _LIVE = re.compile(
-    r'"(at|now|cursor|measured_at|[a-z_]*seconds|[a-z_]*latency[a-z_]*)":[^,}]+|"name":"[a-z_]*age[a-z_]*".*?"samples":\[.*?\]'
+    r'"(at|now|cursor|measured_at|[a-z_]*seconds|[a-z_]*latency[a-z_]*)":[^,}]+|"name":"[a-z_]*(?:age|lag)[a-z_]*".*?"samples":\[.*?\]'
     r"|^\w*(_age|_seconds|_lag)\w*({[^}]*})? .*$|^id: .*\n|^: still here\n\n",
     re.MULTILINE,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
@@ -15,6 +15,7 @@ from weft.queue.service import Service
 if TYPE_CHECKING:
     from weft.db.database import Database
 
+S = TypeVar("S")
 T = TypeVar("T")
 SQL = Statements("weft.live", "sql/router.sql")
 # So many jobs have their turn in one round, so many transactions of them at once.
@@ -49,7 +50,7 @@ class Router(Service):
         async with self._database.acquire() as conn:
             due = [row["id"] for row in await conn.fetch(SQL.due, _IN_ROUND, is_thorough)]
         begun, left = await self._go_on_together(due, is_thorough) if len(due) > _AT_ONCE else (0, due)
-        begun += sum(await _few_at_once(self._go_on(job_id, is_thorough) for job_id in left))
+        begun += sum(await _few_at_once(lambda job_id: self._go_on(job_id, is_thorough), left))
         async with self._database.acquire() as conn:
             rest = await conn.fetchval(SQL.next_at)
         self._next = self.interval if rest is None else max(_SOONEST, rest.total_seconds())
@@ -72,7 +73,7 @@ class Router(Service):
             return row["begun"], row["left"]
 
         parts = [jobs[first : first + _TOGETHER] for first in range(0, len(jobs), _TOGETHER)]
-        outcomes = await _few_at_once(map(turns, parts))
+        outcomes = await _few_at_once(turns, parts)
         return sum(begun for begun, _ in outcomes), [job_id for _, left in outcomes for job_id in left]
 
     async def _go_on(self, job_id: int, is_thorough: bool) -> int:
@@ -86,14 +87,14 @@ class Router(Service):
         return begun
 
 
-async def _few_at_once(turns: Iterable[Awaitable[T]]) -> list[T]:
+async def _few_at_once(turn: Callable[[S], Awaitable[T]], those: Iterable[S]) -> list[T]:
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def in_turn(turn: Awaitable[T]) -> T:
+    async def in_turn(each: S) -> T:
         async with room:
-            return await turn
+            return await turn(each)
 
-    outcomes = await asyncio.gather(*map(in_turn, turns), return_exceptions=True)
+    outcomes = await asyncio.gather(*map(in_turn, those), return_exceptions=True)
     for each in outcomes:
         # One that meets something unforeseen keeps no other from its turn.
         if isinstance(each, BaseException):
