@@ -531,7 +531,8 @@ async def test_nothing_is_left_of_queries(tmp_path: Path, orders: Attached) -> N
     assert not Path(f"/proc/{pid}").exists()
 
 
-async def test_queries_end_with_whoever_runs_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unread", [False, True])
+async def test_queries_end_with_whoever_runs_them(tmp_path: Path, unread: bool) -> None:
     """Also when that one is killed: nothing goes on computing for nobody, and no temporary file stays."""
     program = f"""
 import asyncio
@@ -548,6 +549,11 @@ asyncio.run(main())
         assert runner.stdout.readline() == "begun\n"
         [nursery] = [int(pid) for pid in _children(runner.pid)]
         [query] = [int(pid) for pid in _children(nursery) if is_walled(pid)]
+        if unread:
+            # What it was told last it has not read when it is killed.
+            runner.send_signal(signal.SIGSTOP)
+            os.kill(query, signal.SIGKILL)
+            await ended(query)
         runner.kill()
     await ended(query, nursery)
     assert list(tmp_path.iterdir()) == []

@@ -68,7 +68,11 @@ class _Nursery:
                         return
 
     def _obey(self) -> bool:
-        order, places, _, _ = socket.recv_fds(self._control, query_frames.ORDER.size, 1)
+        try:
+            order, places, _, _ = socket.recv_fds(self._control, query_frames.ORDER.size, 1)
+        except ConnectionResetError:
+            # Gone before it has read what it was told last.
+            return False
         if len(order) < query_frames.ORDER.size:
             return False
         verb, number = query_frames.ORDER.unpack(order)
