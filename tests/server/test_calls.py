@@ -302,3 +302,9 @@ async def test_whoever_is_no_operator_is_told_who_that_is(server: Server, client
         with pytest.raises(weft.Forbidden, match="ask an admin of its org `default`"):
             await acme.orgs.create_token("default")
         assert [each.subject_name for each in await acme.audit(verb="create", limit=1)] == ["first"]
+
+
+@pytest.mark.parametrize("since", [-1, 0, 1e18, -967090859746933.0])
+async def test_a_span_that_there_cannot_be_is_told_of(http: httpx.AsyncClient, since: float) -> None:
+    answer = await http.post("/api/v1/jobs/rerun", json={"since": since, "dry_run": True})
+    assert (answer.status_code, answer.json()["about"]["field"]) == (422, "since"), answer.text

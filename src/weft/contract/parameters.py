@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from weft.contract.protocol import CodeHash
 from weft.contract.vocabulary import BACKOFFS, PRIORITY, between, narrowed, one_of
 from weft.contract.wire import Id, Moment, moment_text, wire
-from weft.core.checks import LONGEST_PAGE
+from weft.core.checks import LONGEST_PAGE, check_span
 from weft.core.errors import InvalidInput
 from weft.jobs.model import NewEvent
 from weft.queue.model import NewTask
@@ -320,7 +320,7 @@ def _told_since(since: datetime | timedelta) -> float | str:
 
 
 def _since(told: float | datetime | None) -> datetime | timedelta | None:
-    return timedelta(seconds=told) if isinstance(told, (int, float)) else told
+    return check_span(told, "since") if isinstance(told, (int, float)) else told
 
 
 def _same(value: Any) -> Any:
