@@ -239,3 +239,14 @@ async def test_a_node_numbers_the_datasets_that_it_writes_and_keeps_each(client:
         await dataset_writing.begin(conn, fence, name, Mode.REPLACE, None)
     found = [(await datasets.show(conn, 1, name)).producer for name in ("first", "second")]
     assert [None if each is None else (each.node, each.output) for each in found] == [("write", 0), ("write", 1)]
+
+
+async def test_what_an_attempt_before_has_begun_anew_is_not_gone_on_with(client: weft.Client, conn: Conn) -> None:
+    await _written(conn, client, "a")
+    fence = await _held(conn, client)
+    broken = await dataset_writing.begin(conn, fence, "orders", Mode.REPLACE, None, is_breaking=True)
+    await dataset_writing.stage(conn, fence, _staged(broken, "", is_whole=True, schema=OTHERS))
+    own = await dataset_writing.begin(conn, fence, "orders", Mode.APPEND, None)
+    await conn.execute("update weft.task set attempt = 2 where id = $1", fence.task_id)
+    again = await dataset_writing.begin(conn, fence._replace(attempt=2), "orders", Mode.APPEND, None)
+    assert own.version_id == broken.version_id != again.version_id
