@@ -250,7 +250,6 @@ GUARDS: list[Guard] = [
     *_of("publishing.publish_write", "test_datasets_attacked", ("coalesce(p.last_write, v.lost_by) > staged.seen", "p.last_write > staged.seen")),
     *_of("staging.own_version", "test_datasets_attacked", "and s.swaps"),
     *_of("publishing.publish_writes", "test_dataset_guards", ("and d.attempt = each.attempt", "")),
-    *_of("staging.own_version", "test_dataset_guards", "and s.attempt = $2"),
     *_of("collecting.abandoned", "test_dataset_guards", "and t.attempt = s.attempt", "and t.state = 'running'",
          ("s.created_at < weft.now() - $1::interval\n  and", "")),
     *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked",
