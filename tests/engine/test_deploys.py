@@ -193,6 +193,43 @@ async def test_the_same_document_changes_nothing(scene: Scene) -> None:
     assert (await scene.client.workflows.show("market/live")).data["description"] == "other words"
 
 
+async def _stumble(
+    client: weft.Client, conn: Conn, registry: Registry, said: dict[str, Any], state: str
+) -> list[asyncpg.Record]:
+    """Let a unit fail until it is in a state; return what failed, with when its task is tried again."""
+
+    @operator("stumble", registry=registry, retry=weft.Retry(4, initial_delay=0))
+    async def stumble(live: LiveContext) -> None:
+        raise ValueError("as ever")
+
+    source = {"kind": "event", "event": "told"}
+    job = {"activation": "source", "operator": "stumble", "source": source, "outputs": ["notes"], **said}
+    await client.live.deploy({"dag": "notes", "jobs": {"notes": job}})
+    await client.jobs.send_event("told", {})
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await until(lambda: conn.fetchval(f"select true from {state}"))
+        return await conn.fetch(
+            "select t.due_at > weft.now() + interval '500 s' as is_late from weft.attempt a"
+            " left join weft.task t on t.id = a.task_id"
+        )
+
+
+@pytest.mark.parametrize(("said", "attempts"), [({}, 4), ({"max_attempts": 2}, 2), ({"retry": {"jitter": 0}}, 4)])
+async def test_a_unit_is_tried_again_as_its_operator_says_where_its_job_does_not(
+    client: weft.Client, conn: Conn, registry: Registry, said: dict[str, Any], attempts: int
+) -> None:
+    held = "weft.live_unit where state = 'held'"
+    assert len(await _stumble(client, conn, registry, said, held)) == attempts
+
+
+async def test_a_unit_is_tried_again_as_late_as_its_job_says(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    said = {"retry": {"backoff": "fixed", "initial_delay_seconds": 600, "jitter": 0}}
+    rows = await _stumble(client, conn, registry, said, "weft.task where state = 'scheduled'")
+    assert [row["is_late"] for row in rows] == [True]
+
+
 async def test_how_a_job_is_executed_changes_without_building_anything(scene: Scene) -> None:
     await scene.client.live.deploy(market())
     await scene.client.create_queue("fast")

@@ -3486,7 +3486,8 @@ CREATE TABLE weft.live_job (
     on_failure text DEFAULT 'hold'::text NOT NULL,
     max_concurrency integer NOT NULL,
     max_backlog integer NOT NULL,
-    max_attempts smallint NOT NULL,
+    max_attempts smallint,
+    retry jsonb,
     timeout weft.span,
     heartbeat_timeout weft.span,
     rank weft.rank_number DEFAULT 0 NOT NULL,
@@ -3877,17 +3878,18 @@ begin
   update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
   update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
   update weft.live_job j set runtime = s.runtime, queue_id = s.queue_id, rank = s.rank, timeout = s.timeout,
-    heartbeat_timeout = s.heartbeat_timeout, max_attempts = s.max_attempts, on_failure = s.on_failure, max_concurrency = s.max_concurrency,
-    max_backlog = s.max_backlog, idle_after = s.idle_after
+    heartbeat_timeout = s.heartbeat_timeout, max_attempts = s.max_attempts, retry = s.retry, on_failure = s.on_failure,
+    max_concurrency = s.max_concurrency, max_backlog = s.max_backlog, idle_after = s.idle_after
   from (
     select distinct on (m.live_job_id) m.live_job_id, m.settings from weft.live_dag d
       join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id)
     where d.id = dag order by m.live_job_id, m.dag_version_id = d.version_id desc
   ) o cross join lateral json_to_record(o.settings) as s (runtime text, queue_id bigint, rank smallint, timeout interval,
-    heartbeat_timeout interval, max_attempts smallint, on_failure text, max_concurrency int, max_backlog int, idle_after interval)
-  where j.id = o.live_job_id and (j.runtime, j.queue_id, j.rank, j.timeout, j.heartbeat_timeout, j.max_attempts, j.on_failure,
+    heartbeat_timeout interval, max_attempts smallint, retry jsonb, on_failure text, max_concurrency int, max_backlog int,
+    idle_after interval)
+  where j.id = o.live_job_id and (j.runtime, j.queue_id, j.rank, j.timeout, j.heartbeat_timeout, j.max_attempts, j.retry, j.on_failure,
       j.max_concurrency, j.max_backlog, j.idle_after) is distinct from (s.runtime, s.queue_id, s.rank, s.timeout, s.heartbeat_timeout,
-      s.max_attempts, s.on_failure, s.max_concurrency, s.max_backlog, s.idle_after);
+      s.max_attempts, s.retry, s.on_failure, s.max_concurrency, s.max_backlog, s.idle_after);
   update weft.live_source s set manner = n.manner, kind = coalesce(n.manner ->> 'kind', s.kind), catch_up = n.manner ->> 'catch_up',
     hook = n.manner -> 'hmac', cron = n.cron, every = n.every, timezone = n.timezone,
     anchor = case when n.is_moved then weft.now() else s.anchor end, next_at = case when n.is_moved then 'epoch' else s.next_at end
@@ -4787,8 +4789,8 @@ begin
           (select * from weft.live_unit h where h.id = any (heads) and (h.run_at is null or h.run_at <= weft.now()))) o
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
-      insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
-      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts,
+      insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, retry, handler, timeout, heartbeat_timeout, actor)
+      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts, coalesce(l.retry, '{}')::json,
         -- What looks for files is the same for all, and what it finds is the operator's.
         case when c.kind = 'slice' and exists (select 1 from weft.live_source s where s.live_job_id = job and s.kind = 'files')
           then 'live.scan_files' else l.handler end,

@@ -23,12 +23,12 @@ from weft.flow.model import (
     Execution,
     FanInNode,
     FanOutNode,
-    RetryPolicy,
     TaskNode,
     WaitNode,
     WorkflowDefinition,
     WorkflowNode,
 )
+from weft.flow.policies import policy_of
 from weft.flow.templates import Template, read_value
 from weft.jobs.layout import OPEN
 from weft.jobs.rendering import END
@@ -48,14 +48,6 @@ _CONTROL = {
 
 # What is no part of what a control step goes by: where it leads, and what is for people.
 _NO_PART_OF_SPEC = {"next", "type", "group", *Described.model_fields}
-# The fields of a policy, and how they are kept with a task.
-_RETRY = {
-    "max_attempts": "max_attempts",
-    "backoff": "backoff",
-    "initial_delay_seconds": "initial_delay",
-    "max_delay_seconds": "max_delay",
-    "jitter": "jitter",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,18 +274,9 @@ def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
         "allow_failure": bool(said("allow_failure")),
         "cache": said("cache"),
     }
-    if policy := _policy(node.retry, defaults.retry):
+    if policy := policy_of(node.retry, defaults.retry):
         found["max_attempts"] = policy.pop("max_attempts", None)
         found["retry"] = orjson.dumps(policy).decode()
-    return found
-
-
-def _policy(own: RetryPolicy | None, general: RetryPolicy | None) -> dict[str, Any]:
-    """Return how a task is tried again, field by field as it says itself, else as the workflow does."""
-    found: dict[str, Any] = {}
-    for said in (general, own):
-        if said is not None:
-            found |= {to: value for name, to in _RETRY.items() if (value := getattr(said, name)) is not None}
     return found
 
 

@@ -276,3 +276,39 @@ def test_a_hash_that_nobody_could_follow_is_refused() -> None:
 
 
 PINNED = {"ticks": "ddffa2778b05", "candles": "d5cc05b66cd2", "alerts": "5cb1650212b9"}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "own", "attempts", "retry"),
+    [
+        ({}, {}, None, None),
+        ({"max_attempts": 5}, {}, 5, None),
+        ({"retry": {"max_attempts": 5, "jitter": 0}}, {"max_attempts": 2}, 2, {"jitter": 0}),
+        ({"max_attempts": 5}, {"retry": {"max_attempts": 7}}, 7, None),
+        (
+            {"retry": {"backoff": "fixed", "initial_delay_seconds": 9}},
+            {"retry": {"initial_delay_seconds": 0}},
+            None,
+            {"backoff": "fixed", "initial_delay": 0},
+        ),
+    ],
+)
+def test_how_often_and_how_late_a_unit_is_tried_again_is_said_by_the_job_then_for_all_field_by_field(
+    defaults: dict[str, Any], own: dict[str, Any], attempts: int | None, retry: dict[str, Any] | None
+) -> None:
+    document = yaml.safe_load(MARKET)
+    document["defaults"] = defaults
+    document["jobs"] = {"alerts": document["jobs"]["alerts"] | own}
+    settings = check_dag(Document(document)).jobs["alerts"].settings
+    assert (settings["max_attempts"], settings["retry"]) == (attempts, retry)
+
+
+def test_how_often_a_unit_is_tried_is_said_once() -> None:
+    document = yaml.safe_load(MARKET)
+    twice = {"max_attempts": 3, "retry": {"max_attempts": 3}}
+    document["defaults"] |= twice
+    document["jobs"]["ticks"] |= twice
+    problems = check_dag(Document(document)).problems
+    assert [".".join(map(str, each.path)) for each in problems] == [
+        "defaults.retry.max_attempts", "jobs.ticks.retry.max_attempts"
+    ]  # fmt: skip

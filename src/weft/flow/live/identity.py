@@ -14,9 +14,10 @@ from weft.flow.identity import digest_of
 from weft.flow.live.model import NEVER, DagDefinition, JobDefaults, JobSpec
 from weft.flow.live.operators import handler_of
 from weft.flow.live.structure import config_of
+from weft.flow.policies import policy_of
 
 # What is so where nothing else is said.
-_RUNTIME, _QUEUE, _ATTEMPTS, _ON_FAILURE = "worker", "default", 3, "hold"
+_RUNTIME, _QUEUE, _ON_FAILURE = "worker", "default", "hold"
 _CONCURRENCY, _BACKLOG, _IDLE = 10, 10_000, 300.0
 # When a source looks or ticks, and how those sign who tell it something: what it brings means the same.
 _MANNER = ("schedule", "timezone", "every", "catch_up", "poll", "settle", "hmac")
@@ -140,6 +141,7 @@ def _settings(job: JobSpec, defaults: JobDefaults) -> dict[str, Any]:
                 return int(found)
         return otherwise
 
+    retry = policy_of(job.retry, defaults.retry)
     idle = _IDLE if job.idle_timeout is None else job.idle_timeout
     return {
         "runtime": said("runtime", _RUNTIME),
@@ -147,13 +149,24 @@ def _settings(job: JobSpec, defaults: JobDefaults) -> dict[str, Any]:
         "priority": said("priority", 0),
         "timeout_seconds": said("timeout_seconds"),
         "heartbeat_timeout_seconds": said("heartbeat_timeout_seconds"),
-        "max_attempts": said("max_attempts", _ATTEMPTS),
+        "max_attempts": _attempts(job, defaults),
+        "retry": {key: value for key, value in retry.items() if key != "max_attempts"} or None,
         "on_failure": said("on_failure", _ON_FAILURE),
         "max_concurrency": scaled("max_concurrency", _CONCURRENCY),
         "max_backlog": scaled("max_backlog", _BACKLOG),
         "source": _manner(job),
         "idle_timeout": None if job.activation == "source" or idle == NEVER else idle,
     }
+
+
+def _attempts(*said: JobSpec | JobDefaults) -> int | None:
+    """Return how often a unit is tried, as the first says who says it; None when only its operator may say so."""
+    for each in said:
+        if each.max_attempts is not None:
+            return each.max_attempts
+        if each.retry is not None and each.retry.max_attempts is not None:
+            return each.retry.max_attempts
+    return None
 
 
 def _manner(job: JobSpec) -> dict[str, Any] | None:

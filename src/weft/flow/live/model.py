@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from weft.flow import durations
 from weft.flow.hooks import Hmac
-from weft.flow.model import Described, Part, QueueName, Seconds
+from weft.flow.model import Described, Part, QueueName, RetryPolicy, Seconds
 from weft.flow.names import DATASET, HANDLER, MAX_NAME, NAME, PATH
 
 NEVER = "never"
@@ -221,7 +221,10 @@ class Upkeep(Part):
         default=None, description="How long a unit may be silent before it counts as lost."
     )
     max_attempts: Annotated[int, Field(ge=1, le=32767)] | None = Field(
-        default=None, description="How often a unit is tried in all; 3 unless said."
+        default=None, description="How often a unit is tried in all; as its operator says, else 3, unless said."
+    )
+    retry: RetryPolicy | None = Field(
+        default=None, description="How often and how late a unit is tried again; what is left out, its operator says."
     )
     on_failure: Literal["hold", "skip"] | None = Field(
         default=None,

@@ -70,6 +70,8 @@ def check_dag(document: Document) -> CheckedDag:
     problems = [*document.problems, *structure.problems]
     written = structure.written
     general = document.data.get("defaults") if isinstance(document.data, dict) else None
+    if isinstance(general, dict):
+        problems += _retry_problems(general, ("defaults",))
     for name, job in written.items():
         problems += _job_problems(job, general if isinstance(general, dict) else {}, ("jobs", name))
     problems += _dataset_problems(written)
@@ -98,10 +100,18 @@ def _job_problems(job: Mapping[str, Any], general: Mapping[str, Any], path: Path
         for place, each in enumerate(names):
             if each in names[:place]:
                 yield Problem("bad_value", (*path, name, place), f"{each!r} stands here twice")
+    yield from _retry_problems(job, path)
     if isinstance(operator := job.get("operator"), str):
         yield from _operator_problems(operator, job.get("runtime") or general.get("runtime"), path)
     if isinstance(source := job.get("source"), dict):
         yield from _time_problems(source, (*path, "source"))
+
+
+def _retry_problems(said: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    retry = said.get("retry")
+    if said.get("max_attempts") is not None and isinstance(retry, dict) and retry.get("max_attempts") is not None:
+        what = "`max_attempts` stands beside it already: say it once"
+        yield Problem("bad_value", (*path, "retry", "max_attempts"), what)
 
 
 def _operator_problems(operator: str, runtime: object, path: Path) -> Iterator[Problem]:

@@ -75,7 +75,9 @@ create table weft.live_job (
   on_failure text not null default 'hold' check (on_failure in ('hold', 'skip')),
   max_concurrency int not null check (max_concurrency > 0),
   max_backlog int not null check (max_backlog > 0),
-  max_attempts smallint not null check (max_attempts > 0),
+  -- Null: as its operator says; so does what the policy leaves out.
+  max_attempts smallint check (max_attempts > 0),
+  retry jsonb,
   timeout weft.span,
   heartbeat_timeout weft.span,
   rank weft.rank_number not null default 0,
@@ -606,8 +608,8 @@ begin
           (select * from weft.live_unit h where h.id = any (heads) and (h.run_at is null or h.run_at <= weft.now()))) o
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
-      insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
-      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts,
+      insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, retry, handler, timeout, heartbeat_timeout, actor)
+      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts, coalesce(l.retry, '{}')::json,
         -- What looks for files is the same for all, and what it finds is the operator's.
         case when c.kind = 'slice' and exists (select 1 from weft.live_source s where s.live_job_id = job and s.kind = 'files')
           then 'live.scan_files' else l.handler end,
