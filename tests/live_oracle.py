@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,8 +103,8 @@ def mapped(value: int, factor: int) -> int:
     return value * factor + 1
 
 
-def add_operators(registry: Registry | None, stumble: Callable[[], None]) -> None:
-    """Add the operators of drawn DAGs to a registry, that of all programs for None; they stumble before and after."""
+def add_operators(registry: Registry, stumble: Callable[[], None]) -> None:
+    """Add the operators of drawn DAGs to a registry; they stumble before and after what they do."""
 
     @operator("drawn.source", registry=registry, retry=_PATIENT)
     async def source(live: LiveContext) -> None:
@@ -160,10 +160,22 @@ async def read_all(client: weft.Client, nodes: Sequence[Node]) -> dict[str, Data
     return found
 
 
-# Nothing is left to do, and all that was written has come to those who read it.
+# Of what is in effect nothing is left to do, and all that was written has come to those who read it.
 QUIET = """
-  select not exists (select 1 from weft.live_unit)
+  select not exists (select 1 from weft.live_dag where building_id is not null)
+    and not exists (
+      select 1 from weft.live_unit u join weft.live_job j on j.id = u.live_job_id
+      where j.state not in ('draining', 'stopped'))
     and not exists (
       select 1 from weft.live_input i join weft.dataset_version v on v.id = i.version_id
         join weft.live_job j on j.id = i.live_job_id
       where j.state not in ('draining', 'stopped') and (i.routed_write is null or i.routed_write < v.last_write))"""
+# How often the source of a DAG has remembered something, by lane.
+COUNTED = """
+  select s.state_key, s.state::text::int from weft.operator_state s
+    join weft.live_job j on j.id = s.live_job_id where j.name = $1"""
+
+
+def counts(events: Sequence[Event]) -> dict[str, int]:
+    """Return how often a source has something to remember, by lane."""
+    return dict(Counter(lane for lane, _, _ in events))

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import shutil
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,120 +12,29 @@ import asyncpg
 import pytest
 
 import weft
-from crash.campaign import PATIENT, SEED, watch
+from crash.campaign import SEED, watch
 from crash.checker import check_outcomes
-from crash.harness import Crew, Process, crew_at, until, until_settled
-from crash.ledger import note_server_loss
+from crash.harness import Crew, until_settled
+from crash.troupe import Trouble, Troupe, in_trouble, insisted, mortal_server
 from job_oracle import Scene, draw, misjudged
-from room import make_home
-from weft.core.settings import Settings
-from weft.db import embedded, migrate
-from weft.db.database import CONNECTION_ERRORS
 
 MODULES = ("crash.apps.acting",)
-TROUBLES = (*CONNECTION_ERRORS, asyncpg.PostgresError, TimeoutError, weft.WeftError)
 
 
-class Troupe:
-    """Workers and orchestrators that are ended badly, as drawn from a seed, and replaced."""
-
-    def __init__(self, crew: Crew, seed: int) -> None:
-        self.crew = crew
-        self.random = random.Random(seed + SEED)
-        self.workers: list[Process] = []
-        self.orchestrators: list[Process] = []
-
-    async def gather(self) -> None:
-        """Start all."""
-        self.workers = [await self._worker() for _ in range(2)]
-        self.orchestrators = [await self._orchestrator() for _ in range(2)]
-
-    async def _worker(self) -> Process:
-        return await self.crew.worker(modules=MODULES, **PATIENT)
-
-    async def _orchestrator(self) -> Process:
-        return await self.crew.orchestrator(**PATIENT)
-
-    async def kill(self) -> None:
-        """SIGKILL one, and start another in its place."""
-        crowd = self.random.choice((self.workers, self.orchestrators))
-        await crowd.pop(self.random.randrange(len(crowd))).kill()
-        # One whose first session is ended does not start, and is started again, as any supervisor would.
-        while True:
-            with contextlib.suppress(AssertionError):
-                crowd.append(await (self._worker() if crowd is self.workers else self._orchestrator()))
-                return
-
-    async def pause(self, crowd: list[Process]) -> None:
-        """Stop one for longer than its lease, whatever it holds, then let it go on."""
-        victim = self.random.choice(crowd)
-        victim.pause()
-        await asyncio.sleep(self.random.uniform(2.5, 4.0))
-        if victim.is_alive:
-            victim.resume()
-
-
-async def _submitted(client: weft.Client, scenes: list[Scene]) -> list[int]:
-    """Submit a job of each, again and again until it is acknowledged: each once, by its key."""
-    ids = []
-    for scene in scenes:
-        while True:
-            try:
-                ids.append((await client.jobs.submit(scene.definition, idempotency_key=f"scene {scene.seed}")).id)
-                break
-            except TROUBLES:
-                await asyncio.sleep(0.02)
-    return ids
-
-
-async def _ended(client: weft.Client, job_id: int) -> weft.Job:
-    deadline = time.monotonic() + 300
-    while True:
-        try:
-            return await client.jobs.wait(job_id, timeout=60)
-        except TROUBLES:
-            assert time.monotonic() < deadline, f"job {job_id} does not end"
-            await asyncio.sleep(0.05)
-
-
-async def _under_trouble(
-    crew: Crew, seeds: range, trouble: Callable[[Troupe], Awaitable[None]], *, at_least: int = 0
-) -> None:
-    """Let jobs be executed while there is trouble, again and again; the invariants are watched all the while."""
-    scenes, troupe = [draw(seed) for seed in seeds], Troupe(crew, seeds.start)
-    await troupe.gather()
-    watching = asyncio.create_task(watch(crew.url))
-    rounds = 0
-
-    async def troubled() -> None:
-        nonlocal rounds
-        while True:
-            await trouble(troupe)
-            rounds += 1
-
-    async def is_enough() -> bool:
-        return rounds >= at_least or causing.done()
-
-    async with weft.Client(
-        settings=Settings.load(environ={}, database_url=crew.url, home=crew.folder / "home")
-    ) as client:
-        causing = asyncio.create_task(troubled())
-        try:
-            ids = await _submitted(client, scenes)
-            jobs = [await _ended(client, job_id) for job_id in ids]
-            await until(is_enough, "there was trouble enough", 300)
-        finally:
-            causing.cancel()
-            (problem,) = await asyncio.gather(causing, return_exceptions=True)
-        assert isinstance(problem, asyncio.CancelledError), problem
-        assert not watching.done(), watching.result()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
-        conn = await asyncpg.connect(crew.url)
-        try:
-            await _require_all_right(conn, crew, scenes, jobs)
-        finally:
-            await conn.close()
+async def _under_trouble(crew: Crew, seeds: range, trouble: Trouble, *, at_least: int = 0) -> None:
+    """Let jobs be executed while there is trouble; each is submitted until that is acknowledged: once, by its key."""
+    scenes = [draw(seed) for seed in seeds]
+    async with in_trouble(Troupe(crew, seeds.start, MODULES), trouble, at_least=at_least) as client:
+        jobs = [
+            await insisted(client.jobs.submit, scene.definition, idempotency_key=f"scene {scene.seed}")
+            for scene in scenes
+        ]
+        ended = [await insisted(client.jobs.wait, job.id, timeout=60) for job in jobs]
+    conn = await asyncpg.connect(crew.url)
+    try:
+        await _require_all_right(conn, crew, scenes, ended)
+    finally:
+        await conn.close()
 
 
 async def _require_all_right(
@@ -153,14 +59,7 @@ async def test_jobs_survive_owners_and_workers_that_are_paused_past_their_lease_
     crew: Crew, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
     async def trouble(troupe: Troupe) -> None:
-        pause = asyncio.gather(troupe.pause(troupe.orchestrators), troupe.pause(troupe.workers))
-        while not pause.done():
-            await asyncio.sleep(troupe.random.uniform(0.2, 0.6))
-            await conn.execute(
-                "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database()"
-                " and application_name = 'weft' and random() < 0.2"
-            )
-        await pause
+        await troupe.pause_and_end_sessions(conn)
 
     await _under_trouble(crew, range(5000, 6000 if campaign == "long" else 5030), trouble, at_least=1)
 
@@ -168,25 +67,9 @@ async def test_jobs_survive_owners_and_workers_that_are_paused_past_their_lease_
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_jobs_survive_a_server_that_is_ended_at_once(tmp_path: Path, campaign: str) -> None:
-    home = make_home("crash")
-    settings = Settings(home=home)
-    folder = tmp_path / "crew"
-
-    async def trouble(troupe: Troupe) -> None:
-        await asyncio.sleep(troupe.random.uniform(0.5, 2.0))
-        assert await embedded.stop(settings, mode="immediate")
-        note_server_loss(folder, time.monotonic_ns())
-        await asyncio.sleep(troupe.random.choice((0.0, 0.0, 3.0)))
-        await embedded.ensure_running(settings)
-
-    try:
-        server = await embedded.ensure_running(settings)
-        await migrate.upgrade(server.url)
-        async with crew_at(server.url, folder) as crew:
-            await _under_trouble(crew, range(7000, 8000 if campaign == "long" else 7030), trouble, at_least=2)
-    finally:
-        await embedded.stop(settings, mode="immediate")
-        shutil.rmtree(home, ignore_errors=True)
+    async with mortal_server(tmp_path / "crew") as (crew, settings):
+        seeds = range(7000, 8000 if campaign == "long" else 7030)
+        await _under_trouble(crew, seeds, lambda troupe: troupe.restart(settings), at_least=2)
 
 
 def _entangled(seed: int) -> dict[str, Any]:
@@ -224,7 +107,7 @@ async def test_hardly_ever_do_those_who_advance_jobs_wait_for_each_other(
     """The server ends one of them when they do, and it tries again: a delay, and a sign of locks in another order."""
     deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
     before, chance, count = await conn.fetchval(deadlocks), random.Random(SEED), 2000 if campaign == "long" else 40
-    await Troupe(crew, 0).gather()
+    await Troupe(crew, 0, MODULES).gather()
     watching = asyncio.create_task(watch(crew.url))
 
     async def executed(seed: int) -> str:

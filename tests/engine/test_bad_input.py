@@ -294,6 +294,12 @@ def test_settings_are_given_whole_or_one_by_one(client: weft.Client, more: dict[
         weft.Client(settings=client.settings, **more)
 
 
+def test_the_address_of_a_database_is_given_in_one_place_whichever() -> None:
+    assert weft.Client(database_url="postgresql://here/app").settings.database_url == "postgresql://here/app"
+    with pytest.raises(weft.InvalidInput, match="database_url: the url says it already"):
+        weft.Client("postgresql://here/app", database_url="postgresql://there/app")
+
+
 async def test_a_grace_is_a_span_of_time(client: weft.Client, registry: Registry) -> None:
     async with weft.Worker(client=client, registry=registry) as worker:
         for grace in ("x", -1, math.nan):

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 import weft
-from live_oracle import QUIET, add_operators, document, draw_events, draw_nodes, expected, read_all
+from live_oracle import COUNTED, QUIET, add_operators, counts, document, draw_events, draw_nodes, expected, read_all
 from live_scene import until
 from weft.worker.registry import Registry
 
@@ -45,13 +45,7 @@ async def one_dag(client: weft.Client, conn: Conn, seed: int) -> None:
                 await asyncio.sleep(chance.random() / 100)
         await until(lambda: conn.fetchval(QUIET), 120)
     assert await read_all(client, nodes) == expected(nodes, events), f"seed {seed}"
-    rows = await conn.fetch(
-        "select s.state_key, s.state::text::int from weft.operator_state s "
-        "join weft.live_job j on j.id = s.live_job_id where j.name = $1",
-        nodes[0].name,
-    )
-    counts = {row[0]: row[1] for row in rows}
-    assert counts == {lane: sum(1 for each in events if each[0] == lane) for lane in {each[0] for each in events}}
+    assert dict(await conn.fetch(COUNTED, nodes[0].name)) == counts(events)
 
 
 @pytest.mark.parametrize("seed", range(SHORT))

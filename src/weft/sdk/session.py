@@ -62,7 +62,9 @@ class Session:
     def __init__(self, url: str | None = None, *, settings: Settings | None = None, **overrides: Any) -> None:
         if settings is not None and (url is not None or overrides):
             raise InvalidInput("settings", "says everything: give either it, or a url and single settings")
-        self.settings = settings if settings is not None else Settings.load(database_url=url, **overrides)
+        if url is not None and "database_url" in overrides:
+            raise InvalidInput("database_url", "the url says it already: give one of them")
+        self.settings = settings if settings is not None else Settings.load(**{"database_url": url, **overrides})
         self._own_name = self.settings.actor or default_actor()
         self._database: Database | None = None
         self._blobs: Blobs | None = None
