@@ -153,9 +153,11 @@ async def read_all(client: weft.Client, nodes: Sequence[Node]) -> dict[str, Data
             assert len(rows) == len(data[part.key]), f"{name} has a row twice"
         return data
 
-    async with weft.Worker(client=client, registry=registry):
+    # Workers that know nothing of it leave each other such a task, and take their time.
+    await client.create_queue("reading")
+    async with weft.Worker(client=client, registry=registry, queues=["reading"]):
         for node in nodes:
-            handle = await client.enqueue("read all", {"name": node.name})
+            handle = await client.enqueue("read all", {"name": node.name}, queue="reading")
             found[node.name] = await client.wait(handle.id, timeout=60)
     return found
 

@@ -111,15 +111,23 @@ class Flow:
 async def _campaign(crew: Crew, seeds: range, trouble: Trouble, *, changes: int, at_least: int) -> None:
     for seed in seeds:
         flow = Flow(seed)
+        await crew.disband()
         async with in_trouble(Troupe(crew, seed, MODULES), trouble, at_least=at_least) as client:
             await flow.deploy(client)
             reading = asyncio.create_task(flow.read(client))
             _, version = await asyncio.gather(flow.send(client), flow.change(client, changes))
+            await _until_read(flow, reading)
             reading.cancel()
             (ended,) = await asyncio.gather(reading, return_exceptions=True)
             assert isinstance(ended, asyncio.CancelledError), ended
-            assert flow.reads > 0
         await _require_all_right(crew, flow, version)
+
+
+async def _until_read(flow: Flow, reading: asyncio.Task[None]) -> None:
+    async def has_read() -> bool:
+        return reading.done() or flow.reads > 0
+
+    await until(has_read, "somebody has read something", 300)
 
 
 async def _require_all_right(crew: Crew, flow: Flow, version: int) -> None:

@@ -119,7 +119,7 @@ class Store:
         outcome = Ended(claim.id, claim.attempt, state, "failed", "error", '{"type":"E","message":"m","traceback":""}')
         return await self.run(work.end_unsuccessfully, worker, [outcome])
 
-    async def decline(self, worker: int, claim: Claim, *, patience: float = 600) -> set[int]:
+    async def decline(self, worker: int, claim: Claim, *, patience: float = 600) -> timedelta | None:
         return await self.run(work.decline, worker, claim, timedelta(seconds=2), timedelta(seconds=patience))
 
     async def hand_back(self, worker: int, claim: Claim) -> dict[int, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
 from store_scene import Store
 
 from weft.queue import work
@@ -27,7 +29,7 @@ async def test_declines_that_follow_one_another_are_one_record(store: Store) -> 
     claim = await store.claim_one(worker)
     first = await store.conn.fetchval("select claimed_at from weft.task")
     for _ in range(5):
-        assert await store.decline(worker, claim) == {id}
+        assert await store.decline(worker, claim) is not None
         claim = await _claim_again(store, worker, seconds=31)
     (row,) = await store.conn.fetch("select * from weft.attempts where task_id = $1", id)
     assert (row["attempt"], row["outcome"], row["reason"], row["started_at"]) == (5, "declined", "no_handler", first)
@@ -189,3 +191,44 @@ async def test_the_long_decline_of_a_task_is_not_that_of_another_with_as_many_at
     await store.stage()
     claims = {claim.id: claim for claim in await store.claim(worker, 2)}
     assert (await _long(store, claims[old]), await _long(store, claims[new])) == (True, False)
+
+
+async def _knowing(store: Store, *, handlers: list[str], queue: int = 1, **columns: object) -> None:
+    worker = await store.worker(lease=timedelta(hours=9))
+    said = {"handlers": handlers, "queues": [queue], **columns}
+    settings = ", ".join(f"{name} = ${place}" for place, name in enumerate(said, 2))
+    await store.conn.execute(f"update weft.worker set {settings} where id = $1", worker, *said.values())
+
+
+async def test_a_task_comes_back_soon_while_somebody_of_its_queue_knows_its_handler(store: Store) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    handler = (await store.task(id))["handler"]
+    await _knowing(store, handlers=[handler])
+    claim, pauses = await store.claim_one(worker), []
+    for seconds in (1, 3, 60, 60):
+        await store.decline(worker, claim)
+        pauses.append(
+            await store.conn.fetchval("select round(extract(epoch from due_at - weft.now()), 1) from weft.task")
+        )
+        claim = await _claim_again(store, worker, seconds=seconds)
+    assert [float(pause) for pause in pauses] == [0.1, 0.3, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"handlers": ["another"]},
+        {"queue": 77},
+        {"state": "lost"},
+        {"until": datetime(2020, 1, 1, tzinfo=UTC)},
+        {"org_id": 2},
+    ],
+)
+async def test_whoever_is_gone_or_elsewhere_or_knows_others_lets_no_task_come_back_soon(
+    store: Store, other: dict[str, Any]
+) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    await store.conn.execute("insert into weft.org (id, name, slug) values (2, 'other', 'other')")
+    await _knowing(store, **{"handlers": [(await store.task(id))["handler"]], **other})
+    await store.decline(worker, await store.claim_one(worker))
+    assert await _pause(store, id) == 2

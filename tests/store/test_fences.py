@@ -29,7 +29,7 @@ async def _end(store: Store, worker: int, claim: Claim) -> bool:
 
 
 async def _decline(store: Store, worker: int, claim: Claim) -> bool:
-    return await store.decline(worker, claim) == {claim.id}
+    return await store.decline(worker, claim) is not None
 
 
 async def _hand_back(store: Store, worker: int, claim: Claim) -> bool:

@@ -202,9 +202,14 @@ async def set_aside(conn: type_Connection, worker_id: int, task_id: int, attempt
 
 async def decline(
     conn: type_Connection, worker_id: int, claim: Claim, delay: timedelta, patience: timedelta
-) -> set[int]:
-    """Leave an attempt, uncounted, to a worker that knows its handler; return the task if that landed."""
-    return await _free(conn, await conn.fetch(SQL.decline, worker_id, claim.id, claim.attempt, delay, patience))
+) -> timedelta | None:
+    """Leave an attempt, uncounted, to a worker that knows its handler; return when it comes back if that landed.
+
+    That is after ``delay``, sooner while somebody of its queue knows the handler, later the longer nobody does.
+    """
+    rows = await conn.fetch(SQL.decline, worker_id, claim.id, claim.attempt, delay, patience)
+    await _free(conn, rows)
+    return rows[0]["delay"] if rows else None
 
 
 async def has_been_declined_for(conn: type_Connection, claim: Claim, patience: timedelta) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -131,14 +132,11 @@ class RemoteStore:
             return False
         return True
 
-    async def decline(self, claim: Claim, advice: str) -> bool:
-        """Leave a task to workers that know its handler; False when it has failed instead."""
-        try:
-            return bool(
-                (await self._asking.ask("/v1/task/decline", {**self._lease(claim), "advice": advice}))["is_left"]
-            )
-        except LeaseLost:
-            return True
+    async def decline(self, claim: Claim, advice: str) -> timedelta | None:
+        """Leave a task to workers that know its handler: the server sees when it comes back, or that it has failed."""
+        with contextlib.suppress(LeaseLost):
+            await self._asking.ask("/v1/task/decline", {**self._lease(claim), "advice": advice})
+        return None
 
     def _lease(self, claim: Claim) -> dict[str, str]:
         return lease_of(self._id, claim.id, claim.attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -96,8 +97,8 @@ class DatabaseStore:
         lease = (claim.id, claim.attempt)
         return bool(await self._database.run(lambda conn: work.extend_expiry(conn, self.worker_id, [lease])))
 
-    async def decline(self, claim: Claim, advice: str) -> bool:
-        """Leave a task to workers that know its handler; False when it has failed instead."""
+    async def decline(self, claim: Claim, advice: str) -> timedelta | None:
+        """Leave a task to workers that know its handler, and return when it comes back; None when it has failed."""
         patience = self.settings.no_handler_timeout
         return await self._database.run(
             lambda conn: unsuccessful.decline(conn, self.worker_id, self._org_id, claim, patience, advice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -156,8 +157,8 @@ class Store(Protocol):
         """Say that an attempt goes on; False when the lease is lost."""
         ...
 
-    async def decline(self, claim: Claim, advice: str) -> bool:
-        """Leave a task to workers that know its handler; False when it has failed instead."""
+    async def decline(self, claim: Claim, advice: str) -> timedelta | None:
+        """Leave a task to workers that know its handler, and return when it comes back; None when it has failed."""
         ...
 
     def blobs_of(self, claim: Claim) -> Blobs:

@@ -56,21 +56,20 @@ async def _write(conn: type_Connection, worker_id: int, outcomes: Sequence[Postp
 
 async def decline(
     conn: type_Connection, worker_id: int, org_id: int, claim: Claim, patience: timedelta, advice: str
-) -> bool:
-    """Leave a task to workers that know its handler; False when it is failed instead.
+) -> timedelta | None:
+    """Leave a task to workers that know its handler, and return when it comes back; None when it is failed instead.
 
     It fails when nobody alive has known the handler for long, and the task itself was declined for as long: after a
     time without workers the first that comes back must not fail what the others know.
     """
     is_missing = await workers.handler_is_missing(conn, org_id, claim.handler, patience)
     if not (is_missing and await work.has_been_declined_for(conn, claim, patience)):
-        await work.decline(conn, worker_id, claim, DECLINE_DELAY, patience)
-        return True
+        return await work.decline(conn, worker_id, claim, DECLINE_DELAY, patience) or DECLINE_DELAY
     message = f"no live worker has known the handler {claim.handler!r} for {patience.total_seconds():g} s.{advice}"
     error = orjson.dumps({"type": "NoHandler", "message": message, "traceback": ""}).decode()
     ended = Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)
     await work.end_unsuccessfully(conn, worker_id, [ended])
-    return False
+    return None
 
 
 def conflicting(outcome: Completed, conflict: WriteConflict) -> Postponed:

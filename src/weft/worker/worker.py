@@ -20,7 +20,6 @@ from weft.queue.queues import CONTROL
 from weft.queue.services import staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
-from weft.worker import unsuccessful
 from weft.worker.attempt import Attempt, Outcome
 from weft.worker.background import Background, begun_with, pause_after_error
 from weft.worker.declines import Declines
@@ -293,11 +292,11 @@ class Worker:
         self._changed.set()
         self._wake.set()
 
-    def _declined(self, is_left: bool | None) -> None:
-        if is_left is None:
+    def _declined(self, is_known: bool, delay: timedelta | None) -> None:
+        if not is_known:
             self._recovery.is_due = True
-        if is_left:
-            self._background.spawn(self._stage_in(unsuccessful.DECLINE_DELAY))
+        if delay is not None:
+            self._background.spawn(self._stage_in(delay))
         self._changed.set()
         self._wake.set()
 

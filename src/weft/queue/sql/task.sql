@@ -58,12 +58,20 @@ select id, queue_id, concurrency_key, job_id from moved;
 with moved as (
   update weft.task t set
     state = 'scheduled', worker_id = null, expires_at = null, reason = 'no_handler',
-    -- The longer nobody has known its handler, the more rarely it comes back: others stand behind it.
-    due_at = weft.now() + greatest($4::interval, (
-      select least(interval '30 seconds', (weft.now() - a.started_at) / 2) from weft.attempt a
-      where a.task_id = $2 and a.attempt = t.attempt - 1 and a.outcome = 'declined' limit 1))
+    -- The longer it goes from one to another, the more rarely it comes back: others stand behind it. While somebody of its
+    -- queue knows its handler, that is soon: whose turn it is, is a matter of chance.
+    due_at = weft.now() + (
+      select case
+        when exists (
+          select 1 from weft.worker w where w.org_id = t.org_id and w.id <> $1 and w.state in ('active', 'idle') and w.until > weft.now()
+          and t.queue_id = any (w.queues) and t.handler = any (w.handlers))
+        then least($4::interval, greatest(interval '0.1 seconds', d.lasted / 4))
+        else greatest($4::interval, least(interval '30 seconds', d.lasted / 2)) end
+      from (select coalesce((
+        select weft.now() - a.started_at from weft.attempt a
+        where a.task_id = $2 and a.attempt = t.attempt - 1 and a.outcome = 'declined' limit 1), interval '0') as lasted) d)
   where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running'
-  returning t.id, t.attempt, t.org_id, t.job_id, t.queue_id, t.concurrency_key, t.claimed_at
+  returning t.id, t.attempt, t.org_id, t.job_id, t.queue_id, t.concurrency_key, t.claimed_at, t.due_at
 ), again as (
   update weft.attempt a set attempt = moved.attempt, worker_id = $1, ended_at = weft.now()
   from moved
@@ -76,7 +84,7 @@ with moved as (
   where not exists (select 1 from again)
   on conflict do nothing
 )
-select id, queue_id, concurrency_key from moved;
+select id, queue_id, concurrency_key, due_at - weft.now() as delay from moved;
 
 -- name: has_been_declined_for
 -- Whether the attempts before this one were declined, one after the other, for the given time.

@@ -190,14 +190,14 @@ async def decline(caller: Caller, asked: Decline) -> dict[str, Any]:
     """Leave a task to a worker that knows its handler; when nobody has known it for long, it has failed."""
     held, settings = await caller.holds(asked), caller.state.client.settings
     seat = await caller.seat(asked.lease_token.worker_id)
-    is_left = await caller.database.run(
+    delay = await caller.database.run(
         lambda conn: unsuccessful.decline(
             conn, seat.id, caller.who.org_id, held, settings.no_handler_timeout, asked.advice
         )
     )
-    if is_left:
-        seat.stage([unsuccessful.DECLINE_DELAY])
-    return {"is_left": is_left}
+    if delay is not None:
+        seat.stage([delay])
+    return {"is_left": delay is not None}
 
 
 async def _fetched(caller: Caller, asked: Held) -> Response:
