@@ -36,6 +36,21 @@ MODULES = ("crash.apps.flowing",)
 _FACTORS = range(2, 1000)
 
 
+# What to look at where something does not go on.
+LEFT = {
+    "dags": "select d.name, d.building_id, v.number, v.state from weft.live_dag d left join weft.dag_version v"
+            " on v.id in (d.building_id, d.version_id)",
+    "jobs": "select j.id, j.name, j.state, j.paused_at, j.last_error from weft.live_job j where j.state <> 'stopped'",
+    "units": "select u.live_job_id, u.lane, u.kind, u.state, count(*), min(u.task_id) from weft.live_unit u"
+             " group by 1, 2, 3, 4",
+    "inputs": "select i.live_job_id, i.routed_write, v.last_write from weft.live_input i"
+              " join weft.dataset_version v on v.id = i.version_id",
+    "tasks": "select t.id, t.handler, t.state::text, t.reason, t.attempt, t.due_at - weft.now() as due, t.worker_id"
+             " from weft.task t limit 20",
+    "workers": "select w.id, w.state::text, w.until - weft.now() as until, w.handlers[1:3] from weft.worker w",
+}  # fmt: skip
+
+
 class Flow:
     """A drawn DAG, to which events come while it is deployed with other factors, gone back with, and read."""
 
@@ -133,7 +148,11 @@ async def _until_read(flow: Flow, reading: asyncio.Task[None]) -> None:
 async def _require_all_right(crew: Crew, flow: Flow, version: int) -> None:
     conn = await asyncpg.connect(crew.url)
     try:
-        await until(lambda: conn.fetchval(QUIET), "all is done")
+        try:
+            await until(lambda: conn.fetchval(QUIET), "all is done")
+        except AssertionError as problem:
+            left = {name: [dict(row) for row in await conn.fetch(look)] for name, look in LEFT.items()}
+            raise AssertionError(f"{flow.name}: {problem}; left are {left}") from None
         async with weft.Client(crew.url, home=crew.folder / "home") as client:
             assert (await client.live.show(flow.name)).version == version
             assert await read_all(client, flow.nodes) == expected(flow.nodes, flow.events), flow.name
