@@ -464,8 +464,8 @@ begin
     b.next_key := key;
     count := count + 1;
   end loop;
-  update weft.live_backfill o set next_key = b.next_key, made = o.made + count,
-    ended_at = case when count = 0 and open_units = 0 then weft.now() end
+  update weft.live_backfill o set next_key = b.next_key, made = o.made + count, last_unit = case when count > 0 then weft.next_id() else o.last_unit end,
+    ended_at = case when count = 0 and (weft.units_of_backfill(b)).units = 0 then weft.now() end
   where o.id = b.id;
   if count > 0 then
     perform weft.hint_live();
@@ -3519,7 +3519,8 @@ begin
   select * into strict i from weft.live_input n where n.live_job_id = l.id and n.place = at_place;
   select d.name, d.current_id into strict named, current from weft.dataset d where d.id = i.dataset_id;
   if not i.is_internal and current is distinct from i.version_id then
-    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null
+    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null,
+      left_ids = case when l.strategy = 'partition' and i.version_id is not null then n.left_ids || i.version_id else '{}' end
     where n.live_job_id = l.id and n.place = at_place returning * into i;
   end if;
   if i.version_id is null then
@@ -3531,19 +3532,21 @@ begin
       i.boot_write := v.last_write;
     end if;
     with standing as materialized (
-      select p.partition_key as key from weft.dataset_partition p
-      where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
+      select distinct k.key from unnest(v.id || i.left_ids) as o (id) cross join lateral (
+        select p.partition_key as key from weft.dataset_partition p
+        where p.version_id = o.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room) k
+      order by k.key limit room
     ), added as (
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since, is_boot)
       select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
         case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
         json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now(), true
       from standing s order by s.key
-      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true, said = excluded.said, backfill_id = null
     )
     select count(*), max(s.key) into made, last_key from standing s;
     update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
-      routed_write = case when made < room then i.boot_write end
+      routed_write = case when made < room then i.boot_write end, left_ids = case when made < room then '{}' else n.left_ids end
     where n.live_job_id = l.id and n.place = at_place;
     return case when made < room then null else made end;
   end if;
@@ -3561,7 +3564,7 @@ begin
       select l.org_id, l.id, t.key, 'partition', 'partition:' || t.key,
         json_build_object('dataset', named, 'version', v.number, 'write', t.number, 'partitions', array[t.key]), t.since
       from touched t order by t.number, t.key
-      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set said = excluded.said
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set said = excluded.said, backfill_id = null
     )
     select count(*), max(w.number) into made, last from written w;
   else
@@ -4880,14 +4883,49 @@ CREATE FUNCTION weft.unit_of_partition(l weft.live_job, at_place integer, key te
     AS $$
 declare made bigint;
 begin
-  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
-  select l.org_id, l.id, key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
-    case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end,
-    json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]), backfill
-  from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
-  where i.live_job_id = l.id and i.place = at_place on conflict do nothing returning id into made;
+  with wanted as materialized (
+    select case l.strategy when 'partition' then 'partition' else 'bootstrap' end as kind,
+      case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end as dedupe_key,
+      json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]) as said
+    from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
+    where i.live_job_id = l.id and i.place = at_place
+  ), added as (
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
+    select l.org_id, l.id, key, w.kind, w.dedupe_key, w.said, backfill from wanted w on conflict do nothing returning id
+  ), shared as (
+    update weft.live_unit u set backfill_id = null from wanted w
+    where u.live_job_id = l.id and u.dedupe_key = w.dedupe_key and u.state in ('new', 'waiting', 'ready') and not exists (select 1 from added)
+  )
+  select a.id into made from added a;
   return made;
 end $$;
+
+CREATE TABLE weft.live_backfill (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    live_job_id bigint NOT NULL,
+    place integer NOT NULL,
+    first_key text COLLATE pg_catalog."C",
+    last_key text COLLATE pg_catalog."C",
+    next_key text COLLATE pg_catalog."C",
+    at_once integer NOT NULL,
+    partitions integer NOT NULL,
+    made integer DEFAULT 0 NOT NULL,
+    last_unit bigint,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    ended_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT live_backfill_at_once_check CHECK ((at_once > 0))
+);
+
+CREATE FUNCTION weft.units_of_backfill(b weft.live_backfill, OUT units integer, OUT held integer) RETURNS record
+    LANGUAGE sql STABLE
+    AS $$
+  select count(*), count(*) filter (where u.state = 'held') from weft.live_unit u
+  where u.live_job_id = b.live_job_id and u.state <> 'done' and (u.backfill_id = b.id
+    or b.ended_at is null and u.id < b.last_unit and u.kind in ('partition', 'bootstrap') and weft.key_is_within(u.lane, b.first_key, b.last_key))
+$$;
 
 CREATE TABLE weft.artifact (
     id bigint NOT NULL,
@@ -5682,24 +5720,6 @@ CREATE TABLE weft.lease (
 )
 WITH (fillfactor='50');
 
-CREATE TABLE weft.live_backfill (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    live_job_id bigint NOT NULL,
-    place integer NOT NULL,
-    first_key text COLLATE pg_catalog."C",
-    last_key text COLLATE pg_catalog."C",
-    next_key text COLLATE pg_catalog."C",
-    at_once integer NOT NULL,
-    partitions integer NOT NULL,
-    made integer DEFAULT 0 NOT NULL,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    ended_at timestamp with time zone,
-    cancelled_at timestamp with time zone,
-    actor text NOT NULL,
-    CONSTRAINT live_backfill_at_once_check CHECK ((at_once > 0))
-);
-
 CREATE TABLE weft.live_dag (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -5731,7 +5751,8 @@ CREATE TABLE weft.live_input (
     is_internal boolean NOT NULL,
     routed_write bigint,
     boot_write bigint,
-    boot_after text COLLATE pg_catalog."C"
+    boot_after text COLLATE pg_catalog."C",
+    left_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL
 )
 WITH (fillfactor='70');
 

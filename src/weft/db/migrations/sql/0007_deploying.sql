@@ -12,6 +12,8 @@ create table weft.live_backfill (
   at_once int not null check (at_once > 0),
   partitions int not null,
   made int not null default 0,
+  -- Units of its partitions that are older were there already, or others want them too: it has not ended before them.
+  last_unit bigint,
   created_at timestamptz not null default weft.now(),
   ended_at timestamptz,
   cancelled_at timestamptz,
@@ -179,15 +181,24 @@ end $$;
 
 -- name: unit_of_partition
 -- A unit by which a partition of an input is computed anew, as it is by now; null when there is one already that has not begun.
+-- That does not go then with the backfill that has made it.
 create function weft.unit_of_partition(l weft.live_job, at_place int, key text, backfill bigint) returns bigint language plpgsql as $$
 declare made bigint;
 begin
-  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
-  select l.org_id, l.id, key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
-    case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end,
-    json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]), backfill
-  from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
-  where i.live_job_id = l.id and i.place = at_place on conflict do nothing returning id into made;
+  with wanted as materialized (
+    select case l.strategy when 'partition' then 'partition' else 'bootstrap' end as kind,
+      case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end as dedupe_key,
+      json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]) as said
+    from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
+    where i.live_job_id = l.id and i.place = at_place
+  ), added as (
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
+    select l.org_id, l.id, key, w.kind, w.dedupe_key, w.said, backfill from wanted w on conflict do nothing returning id
+  ), shared as (
+    update weft.live_unit u set backfill_id = null from wanted w
+    where u.live_job_id = l.id and u.dedupe_key = w.dedupe_key and u.state in ('new', 'waiting', 'ready') and not exists (select 1 from added)
+  )
+  select a.id into made from added a;
   return made;
 end $$;
 
@@ -198,6 +209,15 @@ create function weft.key_is_within(key text, first_key text, last_key text) retu
     then case when key ~ '^-?[0-9]{1,18}$' then (first_key is null or key::bigint >= first_key::bigint)
       and (last_key is null or key::bigint <= last_key::bigint) else false end
     else (first_key is null or key >= first_key) and (last_key is null or key <= last_key) end
+$$;
+
+-- name: units_of_backfill
+-- How many units of a backfill are not done, and how many of them are held: those that it has made, and as long as it has not ended
+-- those that were there before it came to their partitions.
+create function weft.units_of_backfill(b weft.live_backfill, out units int, out held int) language sql stable as $$
+  select count(*), count(*) filter (where u.state = 'held') from weft.live_unit u
+  where u.live_job_id = b.live_job_id and u.state <> 'done' and (u.backfill_id = b.id
+    or b.ended_at is null and u.id < b.last_unit and u.kind in ('partition', 'bootstrap') and weft.key_is_within(u.lane, b.first_key, b.last_key))
 $$;
 
 -- name: advance_backfill
@@ -226,8 +246,8 @@ begin
     b.next_key := key;
     count := count + 1;
   end loop;
-  update weft.live_backfill o set next_key = b.next_key, made = o.made + count,
-    ended_at = case when count = 0 and open_units = 0 then weft.now() end
+  update weft.live_backfill o set next_key = b.next_key, made = o.made + count, last_unit = case when count > 0 then weft.next_id() else o.last_unit end,
+    ended_at = case when count = 0 and (weft.units_of_backfill(b)).units = 0 then weft.now() end
   where o.id = b.id;
   if count > 0 then
     perform weft.hint_live();
