@@ -6055,6 +6055,7 @@ CREATE TABLE weft.staged_write (
     partitions text[],
     is_whole boolean DEFAULT false NOT NULL,
     files json,
+    added bigint DEFAULT 0 NOT NULL,
     seen bigint,
     seen_schema text,
     columns json,

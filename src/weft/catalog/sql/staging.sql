@@ -20,10 +20,12 @@ select s.version_id from weft.staged_write s
 where s.task_id = $1 and s.attempt = $2 and s.dataset_id = $3 and s.swaps and s.partitions is not null order by s.id desc limit 1;
 
 -- name: stage
--- Once: one that was told its files stays as it is.
+-- Once: one that was told its files stays as it is, and may be told the same again by who has not heard the answer.
 update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10,
   columns_from = $11
-where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null returning s.id;
+where s.id = $1 and s.task_id = $2 and s.attempt = $3 and (s.partitions is null
+  or s.partitions = $4 and s.is_whole = $5 and s.files::jsonb = $6::json::jsonb and s.schema_hash = $10 and s.seen is not distinct from $7
+    and s.seen_schema is not distinct from $8 and s.columns_from::jsonb is not distinct from $11::json::jsonb) returning s.id;
 
 -- name: kind
 -- How the dataset of a write is kept.

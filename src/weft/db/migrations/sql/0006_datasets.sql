@@ -258,6 +258,8 @@ create table weft.staged_write (
   partitions text[],
   is_whole boolean not null default false,
   files json,
+  -- Rows that were added so far, where they are kept in a table: by these a repeat is known.
+  added bigint not null default 0,
   -- The state that it goes by: void when another has been written since into one of its partitions, or changed the columns.
   seen bigint,
   seen_schema text,
