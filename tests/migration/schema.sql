@@ -1751,6 +1751,30 @@ CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql PARALLEL RESTRICTED
     RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
 
+CREATE TABLE weft.task_input (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    place integer NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    version_id bigint NOT NULL,
+    write bigint NOT NULL,
+    partitions text[],
+    pinned text,
+    seen bigint,
+    read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text, 'since'::text])))
+);
+
+CREATE FUNCTION weft.inputs_of(task bigint, try integer) RETURNS SETOF weft.task_input
+    LANGUAGE sql STABLE
+    AS $$
+  select i.* from weft.task_input i
+  where i.task_id = task and (i.attempt = try or i.attempt < try and exists (
+    select 1 from weft.step s
+    where s.task_id = task and left(s.name, 1) <> '@' and s.attempt >= i.attempt and s.saved_at >= i.read_at))
+$$;
+
 CREATE FUNCTION weft.is_forced(org bigint, tag_name text, workflow text, force boolean, replaces text) RETURNS boolean
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -2883,11 +2907,10 @@ begin
     done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in, rows_out,
     case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
-  select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
-  from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
+  select version, n, v.org_id, row_number() over (order by min(i.attempt), min(i.place)), i.dataset_id, i.version_id, i.write, i.partitions
+  from weft.inputs_of(done.id, done.attempt) i group by i.dataset_id, i.version_id, i.write, i.partitions;
   insert into weft.dataset_edge (org_id, input_id, output_id)
-  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
-  where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
+  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.inputs_of(done.id, done.attempt) i order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
     lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
@@ -4590,8 +4613,8 @@ begin
   for each in
     select i.dataset_id, i.version_id, i.write, i.partitions, i.pinned, coalesce(i.seen, i.write) as seen,
       d.current_id, v.id, v.number, v.last_write, v.lost_by, v.columns_by, v.schema_hash, v.content
-    from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
-    where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
+    from weft.inputs_of(task, try) i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
+    order by i.attempt, i.place
   loop
     if each.id is null or each.columns_by > each.seen or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id
       or each.pinned is distinct from 'write' and ((each.partitions is null or each.pinned = 'since') and each.last_write > each.write
@@ -6099,21 +6122,6 @@ WITH (fillfactor='50');
 CREATE TABLE weft.tally_mark (
     name text NOT NULL,
     id bigint NOT NULL
-);
-
-CREATE TABLE weft.task_input (
-    task_id bigint NOT NULL,
-    attempt integer NOT NULL,
-    place integer NOT NULL,
-    org_id bigint NOT NULL,
-    dataset_id bigint NOT NULL,
-    version_id bigint NOT NULL,
-    write bigint NOT NULL,
-    partitions text[],
-    pinned text,
-    seen bigint,
-    read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text, 'since'::text])))
 );
 
 CREATE TABLE weft.task_params (

@@ -52,11 +52,10 @@ where v.id = $4 and v.org_id = $3 and not exists (
     and o.pinned is null and o.partitions is null);
 
 -- name: read_columns
--- What an attempt has read so far: each dataset, with the columns of the version that it read.
+-- What an attempt has read so far, or goes on with: each dataset, with the columns of the version that was read.
 select distinct on (d.id, v.id) d.id, d.name, v.columns
-from weft.task_input i join weft.dataset d on d.org_id = i.org_id and d.id = i.dataset_id
-  join weft.dataset_version v on v.org_id = i.org_id and v.id = i.version_id
-where i.task_id = $1 and i.attempt = $2;
+from weft.inputs_of($1, $2) i join weft.dataset d on d.org_id = i.org_id and d.id = i.dataset_id
+  join weft.dataset_version v on v.org_id = i.org_id and v.id = i.version_id;
 
 -- name: version
 select v.location, v.last_write, v.columns, v.schema_hash from weft.dataset_version v where v.id = $1;

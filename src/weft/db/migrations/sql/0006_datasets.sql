@@ -274,6 +274,15 @@ create table weft.staged_write (
 -- name: staged_write_task
 create index staged_write_task on weft.staged_write (task_id);
 
+-- name: inputs_of
+-- What an attempt has read, and what those before it have read for a step or a checkpoint that is kept: it may have gone on with that.
+create function weft.inputs_of(task bigint, try int) returns setof weft.task_input language sql stable as $$
+  select i.* from weft.task_input i
+  where i.task_id = task and (i.attempt = try or i.attempt < try and exists (
+    select 1 from weft.step s
+    where s.task_id = task and left(s.name, 1) <> '@' and s.attempt >= i.attempt and s.saved_at >= i.read_at))
+$$;
+
 -- name: mark_of
 -- A number for a file of a partition; those of all files together tell what there is. A file that others write may be another
 -- under the same path: the write that lists it tells them apart.
@@ -420,11 +429,10 @@ begin
     done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in, rows_out,
     case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
-  select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
-  from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
+  select version, n, v.org_id, row_number() over (order by min(i.attempt), min(i.place)), i.dataset_id, i.version_id, i.write, i.partitions
+  from weft.inputs_of(done.id, done.attempt) i group by i.dataset_id, i.version_id, i.write, i.partitions;
   insert into weft.dataset_edge (org_id, input_id, output_id)
-  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
-  where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
+  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.inputs_of(done.id, done.attempt) i order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
     lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
