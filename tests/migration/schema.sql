@@ -2213,16 +2213,16 @@ CREATE FUNCTION weft.look_at_tasks(asked weft.task_search, turn integer, low big
   ) k
 $$;
 
-CREATE FUNCTION weft.make_current(dataset bigint, version bigint) RETURNS boolean
+CREATE FUNCTION weft.make_current(dataset bigint, version bigint, at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare before bigint; at timestamptz;
+declare before bigint;
 begin
   select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
   if before = version then
     return false;
   end if;
-  at := weft.now();
+  at := coalesce(at, weft.now());
   insert into weft.dataset_seen (org_id, dataset_id, at, version_id)
   select d.org_id, d.id, at, version from weft.dataset d where d.id = dataset
   on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id;
@@ -2813,6 +2813,8 @@ declare
   replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
   counted record; named text; before text;
+  -- Taken while nobody else writes: the later a write is, the higher its number.
+  at timestamptz := weft.now();
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
   before := v.schema_hash;
@@ -2881,7 +2883,7 @@ begin
     bytes_in := bytes_in + counted.bytes;
     insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
     select version, k.key, v.org_id, n, case when staged.mode = 'replace' then n else v.lost_by end,
-      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
+      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), at
     from unnest(staged.partitions) as k (key)
       left join json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint) on f.partition = k.key
     group by k.key order by k.key
@@ -2905,7 +2907,7 @@ begin
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
     done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in, rows_out,
-    case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
+    case when v.schema_hash is distinct from before then v.columns end, at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, row_number() over (order by min(i.attempt), min(i.place)), i.dataset_id, i.version_id, i.write, i.partitions
   from weft.inputs_of(done.id, done.attempt) i group by i.dataset_id, i.version_id, i.write, i.partitions;
@@ -2913,7 +2915,7 @@ begin
   select distinct v.org_id, i.dataset_id, v.dataset_id from weft.inputs_of(done.id, done.attempt) i order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
-    lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
+    lost_by = v.lost_by, columns_by = v.columns_by, written_at = at
   where o.id = version;
   if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
     perform weft.show_table(v.dataset_id);
@@ -4311,11 +4313,12 @@ end $$;
 CREATE FUNCTION weft.swap_dag(dag bigint, to_version bigint, verb weft.tag_verb DEFAULT 'deploy'::weft.tag_verb, by text DEFAULT NULL::text, said text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare d weft.live_dag; v weft.dag_version; each record;
+declare d weft.live_dag; v weft.dag_version; each record; at timestamptz;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
   select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
   perform 1 from weft.dataset o where o.org_id = d.org_id and o.producer_dag = d.name order by o.id for update;
+  at := weft.now();
   -- What no job writes any more stays the DAG's, as none of its outputs.
   update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
   for each in
@@ -4324,7 +4327,7 @@ begin
       join weft.live_output o on o.live_job_id = m.live_job_id and o.version_id = p.version_id join weft.live_job j on j.id = m.live_job_id
     where p.dag_version_id = to_version order by p.dataset_id
   loop
-    perform weft.make_current(each.dataset_id, each.version_id);
+    perform weft.make_current(each.dataset_id, each.version_id, at);
     update weft.dataset o set producer_dag = d.name, producer_node = each.name, producer_output = each.place,
       unique_key = case json_typeof(each.key) when 'array' then array(select json_array_elements_text(each.key)) end
     where o.id = each.dataset_id;

@@ -109,11 +109,12 @@ end $$;
 -- Lets readers see the datasets of a version of a DAG, all at once: what it does not consist of drains, what it does goes on.
 create function weft.swap_dag(dag bigint, to_version bigint, verb weft.tag_verb default 'deploy', by text default null, said text default null)
 returns void language plpgsql as $$
-declare d weft.live_dag; v weft.dag_version; each record;
+declare d weft.live_dag; v weft.dag_version; each record; at timestamptz;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
   select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
   perform 1 from weft.dataset o where o.org_id = d.org_id and o.producer_dag = d.name order by o.id for update;
+  at := weft.now();
   -- What no job writes any more stays the DAG's, as none of its outputs.
   update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
   for each in
@@ -122,7 +123,7 @@ begin
       join weft.live_output o on o.live_job_id = m.live_job_id and o.version_id = p.version_id join weft.live_job j on j.id = m.live_job_id
     where p.dag_version_id = to_version order by p.dataset_id
   loop
-    perform weft.make_current(each.dataset_id, each.version_id);
+    perform weft.make_current(each.dataset_id, each.version_id, at);
     update weft.dataset o set producer_dag = d.name, producer_node = each.name, producer_output = each.place,
       unique_key = case json_typeof(each.key) when 'array' then array(select json_array_elements_text(each.key)) end
     where o.id = each.dataset_id;
