@@ -18,9 +18,10 @@ from engine.test_dataset_guards import _staged as staged
 from engine.test_dataset_tables import tables
 from engine.test_deploys import Scene, market
 from live_scene import until
-from weft.catalog import dataset_writing
+from weft.catalog import dataset_writing, datasets
 from weft.catalog.dataset_writing import Mode
 from weft.data.collecting import DatasetCollector
+from weft.sdk.session import seeing
 from weft.worker.registry import Registry
 from writing import written
 
@@ -111,3 +112,38 @@ async def test_what_is_swapped_together_was_swapped_at_one_time(scene: Scene, co
     )
     assert [tuple(row) for row in rows] == [(1, 2)]
     assert await conn.fetchval("select count(distinct at) from weft.dataset_seen") == 3
+
+
+async def test_nobody_sees_a_dataset_by_a_role_of_the_name_of_one_that_is_gone(
+    client: weft.Client, make_client: MakeClient, conn: Conn
+) -> None:
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    theirs = await make_client(org="acme")
+    for each in (client, theirs):
+        await each.datasets.create("orders")
+        for role in ("finance", "sales"):
+            await each.roles.create(role)
+        await each.datasets.grant("orders", ["finance", "sales"])
+    await client.roles.delete("finance")
+    assert (await theirs.datasets.show("orders")).read_roles == ("finance", "sales")
+    assert (await client.datasets.show("orders")).read_roles == ("sales",)
+    await client.roles.create("finance")
+    with seeing(frozenset({"finance"})), pytest.raises(weft.NotFound):
+        await client.datasets.show("orders")
+
+
+async def test_a_role_that_is_being_deleted_is_not_given_a_dataset(client: weft.Client, url: str) -> None:
+    await client.datasets.create("orders")
+    await client.roles.create("finance")
+    other = await asyncpg.connect(url)
+    try:
+        async with other.transaction():
+            await datasets.set_read_roles(other, 1, "orders", ["finance"], "ann")
+            deleting = asyncio.create_task(client.roles.delete("finance"))
+            await until(lambda: client.database.read(_is_waiting))
+        await deleting
+        assert (await client.datasets.show("orders")).read_roles == ()
+        with pytest.raises(weft.InvalidInput, match="no role 'finance'"):
+            await client.datasets.grant("orders", ["finance"])
+    finally:
+        await other.close()

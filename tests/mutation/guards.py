@@ -763,6 +763,7 @@ GUARDS: list[Guard] = [
     *_of("role.show", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.delete", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.list", "test_people", ("r.org_id = $1 and", "")),
+    *_of("role.forget_readers", "test_datasets_attacked_again", ("o.org_id = $1 and", "")),
     # --- workers without a database ---
     *_of("remote.bind", "test_remote_workers", "and w.state in ('active', 'idle')"),
     *_of("remote.is_beat_due", "test_remote_workers", ("w.state not in ('active', 'idle') or", "")),
