@@ -147,3 +147,28 @@ async def test_a_role_that_is_being_deleted_is_not_given_a_dataset(client: weft.
             await client.datasets.grant("orders", ["finance"])
     finally:
         await other.close()
+
+
+async def test_who_reads_a_table_for_long_keeps_no_other_reader_waiting(
+    client: weft.Client, conn: Conn, url: str, registry: Registry
+) -> None:
+    @registry.task(name="write one row", retry=0)
+    async def work(ctx: weft.Context) -> None:
+        await ctx.dataset("orders").write([{"value": 2, "more": 3}])
+
+    await client.datasets.create("orders", storage="postgres")
+    await written(client, "orders", 1)
+    seen = 'select * from weft_data."default.orders"'
+    other = await asyncpg.connect(url)
+    try:
+        async with weft.Worker(client=client, registry=registry):
+            async with other.transaction():
+                await other.fetch(seen)
+                task = await client.enqueue(work)
+                with pytest.raises(weft.TaskFailed, match=r"orders.*new column"):
+                    await client.wait(task.id, timeout=30)
+                assert await conn.fetch(seen, timeout=10) == [(1,)]
+            await client.wait((await client.enqueue(work)).id, timeout=30)
+    finally:
+        await other.close()
+    assert await conn.fetch(seen) == [(2, 3)]

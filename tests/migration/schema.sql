@@ -2668,6 +2668,7 @@ $$;
 CREATE FUNCTION weft.prepare_table(version bigint, names text[], types text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '2s'
     AS $_$
 declare kept_in text := weft.data_table(version); name text; type text; known text;
 begin

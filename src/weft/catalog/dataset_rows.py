@@ -13,6 +13,7 @@ import orjson
 from weft.catalog import dataset_writing
 from weft.catalog.datasets import Kind
 from weft.core.checks import check_number, check_text
+from weft.core.data_errors import DatasetBusy
 from weft.core.errors import InvalidInput
 from weft.db.statements import Statements
 
@@ -60,7 +61,11 @@ async def add(
             raise InvalidInput("before", f"{staged['added']} rows were added to the write so far, and not {before}")
         return len(rows)
     with _refusals():
-        await conn.execute(SQL.prepare, staged["version_id"], names, types)
+        try:
+            await conn.execute(SQL.prepare, staged["version_id"], names, types)
+        except asyncpg.LockNotAvailableError:
+            why = "it gets a new column, and somebody reads it for long"
+            raise DatasetBusy(staged["name"], "written", why) from None
         told = orjson.dumps(rows).decode()
         added = await conn.fetchval(SQL.add, staged["version_id"], write_id, number, names, told)
     await conn.execute(SQL.count_added, write_id, added)
