@@ -79,6 +79,8 @@ async def test_an_attempt_tells_of_its_own_writes_alone_and_once(client: weft.Cl
     with pytest.raises(weft.InvalidInput, match="is no write that this attempt has begun"):
         await dataset_writing.stage(conn, other, _staged(begun, "a"))
     await dataset_writing.stage(conn, mine, _staged(begun, "a"))
+    # Who has not heard the answer says the same again.
+    await dataset_writing.stage(conn, mine, _staged(begun, "a"))
     with pytest.raises(weft.InvalidInput, match="is no write that this attempt has begun"):
         await dataset_writing.stage(conn, mine, _staged(begun, "b"))
     await _complete(conn, mine)

@@ -127,6 +127,8 @@ async def test_every_kind_of_value_that_is_kept_comes_back_as_it_was(client: wef
         (pa.table({"id": [1], "text": ["a\0b"]}), "text has a text with a zero byte"),
         (pa.table({"fine": pa.array([1], pa.timestamp("ns"))}), "fine has nanoseconds"),
         (pa.table({"span": pa.array([1], pa.duration("s"))}), "span is duration"),
+        (pa.table({"late": pa.array([0, 253_402_300_800], pa.timestamp("s"))}), "late has a year outside of 1 to 9999"),
+        (pa.table({"far": pa.array([2_932_897, None], pa.int32()).cast(pa.date32())}), "far has a year outside"),
     ],
 )
 async def test_what_is_not_kept_is_refused_by_the_name_of_its_column(

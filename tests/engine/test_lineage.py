@@ -248,3 +248,44 @@ async def test_what_was_deleted_has_no_name_any_more_until_it_is_back(client: we
     assert (await client.datasets.lineage("orders")).places[0].used_by_unseen
     await client.datasets.undelete("daily")
     assert names(await client.datasets.lineage("report"))[2:] == [("daily", -1), ("report", 0)]
+
+
+@pytest.mark.parametrize("kept_by", ["step", "checkpoint"])
+async def test_what_an_earlier_attempt_has_read_and_kept_is_what_a_write_is_made_of(
+    client: weft.Client, registry: Registry, kept_by: str
+) -> None:
+    @registry.task(name="stepwise", retry=weft.Retry(3, initial_delay=0))
+    async def stepwise(ctx: weft.Context) -> None:
+        async def look() -> int:
+            return int((await ctx.dataset("orders").read()).num_rows)
+
+        if kept_by == "step":
+            await ctx.step("look", look)
+        elif await ctx.checkpoint.load("look") is None:
+            await ctx.checkpoint.save("look", await look())
+        if ctx.attempt == 1:
+            # Nothing that is kept can be made of this.
+            await ctx.dataset("people").read()
+            raise ValueError("after the step")
+        await ctx.dataset("daily").write([{"total": 1}], columns_from={"total": ["orders.price"]})
+
+    await run(client, registry, ORDERS, PEOPLE, ("stepwise", {}))
+    assert edges(await client.datasets.lineage("daily")) == [("orders", "daily")]
+    states = await client.datasets.lineage("daily@1.1")
+    assert edges(states) == [("orders@1.1", "daily@1.1")]
+    assert edges(await client.datasets.lineage("daily.total")) == [("orders.price", "daily.total")]
+
+
+async def test_what_two_attempts_have_read_is_told_once(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="stepwise", retry=weft.Retry(3, initial_delay=0))
+    async def stepwise(ctx: weft.Context) -> None:
+        await ctx.dataset("people").read()
+        await ctx.dataset("orders").read()
+        await ctx.step("look", lambda: 1)
+        if ctx.attempt == 1:
+            raise ValueError("after the step")
+        await ctx.dataset("daily").write([{"total": 1}])
+
+    await run(client, registry, ORDERS, PEOPLE, ("stepwise", {}))
+    found = await client.datasets.lineage("daily@1.1")
+    assert edges(found) == [("orders@1.1", "daily@1.1"), ("people@1.1", "daily@1.1")]

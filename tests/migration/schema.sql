@@ -464,8 +464,8 @@ begin
     b.next_key := key;
     count := count + 1;
   end loop;
-  update weft.live_backfill o set next_key = b.next_key, made = o.made + count,
-    ended_at = case when count = 0 and open_units = 0 then weft.now() end
+  update weft.live_backfill o set next_key = b.next_key, made = o.made + count, last_unit = case when count > 0 then weft.next_id() else o.last_unit end,
+    ended_at = case when count = 0 and (weft.units_of_backfill(b)).units = 0 then weft.now() end
   where o.id = b.id;
   if count > 0 then
     perform weft.hint_live();
@@ -1751,6 +1751,30 @@ CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql PARALLEL RESTRICTED
     RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
 
+CREATE TABLE weft.task_input (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    place integer NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    version_id bigint NOT NULL,
+    write bigint NOT NULL,
+    partitions text[],
+    pinned text,
+    seen bigint,
+    read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text, 'since'::text])))
+);
+
+CREATE FUNCTION weft.inputs_of(task bigint, try integer) RETURNS SETOF weft.task_input
+    LANGUAGE sql STABLE
+    AS $$
+  select i.* from weft.task_input i
+  where i.task_id = task and (i.attempt = try or i.attempt < try and exists (
+    select 1 from weft.step s
+    where s.task_id = task and left(s.name, 1) <> '@' and s.attempt >= i.attempt and s.saved_at >= i.read_at))
+$$;
+
 CREATE FUNCTION weft.is_forced(org bigint, tag_name text, workflow text, force boolean, replaces text) RETURNS boolean
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -2189,16 +2213,16 @@ CREATE FUNCTION weft.look_at_tasks(asked weft.task_search, turn integer, low big
   ) k
 $$;
 
-CREATE FUNCTION weft.make_current(dataset bigint, version bigint) RETURNS boolean
+CREATE FUNCTION weft.make_current(dataset bigint, version bigint, at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare before bigint; at timestamptz;
+declare before bigint;
 begin
   select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
   if before = version then
     return false;
   end if;
-  at := weft.now();
+  at := coalesce(at, weft.now());
   insert into weft.dataset_seen (org_id, dataset_id, at, version_id)
   select d.org_id, d.id, at, version from weft.dataset d where d.id = dataset
   on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id;
@@ -2644,6 +2668,7 @@ $$;
 CREATE FUNCTION weft.prepare_table(version bigint, names text[], types text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '2s'
     AS $_$
 declare kept_in text := weft.data_table(version); name text; type text; known text;
 begin
@@ -2789,6 +2814,8 @@ declare
   replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
   counted record; named text; before text;
+  -- Taken while nobody else writes: the later a write is, the higher its number.
+  at timestamptz := weft.now();
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
   before := v.schema_hash;
@@ -2857,7 +2884,7 @@ begin
     bytes_in := bytes_in + counted.bytes;
     insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
     select version, k.key, v.org_id, n, case when staged.mode = 'replace' then n else v.lost_by end,
-      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
+      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), at
     from unnest(staged.partitions) as k (key)
       left join json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint) on f.partition = k.key
     group by k.key order by k.key
@@ -2881,16 +2908,15 @@ begin
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
     done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in, rows_out,
-    case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
+    case when v.schema_hash is distinct from before then v.columns end, at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
-  select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
-  from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
+  select version, n, v.org_id, row_number() over (order by min(i.attempt), min(i.place)), i.dataset_id, i.version_id, i.write, i.partitions
+  from weft.inputs_of(done.id, done.attempt) i group by i.dataset_id, i.version_id, i.write, i.partitions;
   insert into weft.dataset_edge (org_id, input_id, output_id)
-  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
-  where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
+  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.inputs_of(done.id, done.attempt) i order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
-    lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
+    lost_by = v.lost_by, columns_by = v.columns_by, written_at = at
   where o.id = version;
   if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
     perform weft.show_table(v.dataset_id);
@@ -3520,7 +3546,8 @@ begin
   select * into strict i from weft.live_input n where n.live_job_id = l.id and n.place = at_place;
   select d.name, d.current_id into strict named, current from weft.dataset d where d.id = i.dataset_id;
   if not i.is_internal and current is distinct from i.version_id then
-    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null
+    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null,
+      left_ids = case when l.strategy = 'partition' and i.version_id is not null then n.left_ids || i.version_id else '{}' end
     where n.live_job_id = l.id and n.place = at_place returning * into i;
   end if;
   if i.version_id is null then
@@ -3532,19 +3559,21 @@ begin
       i.boot_write := v.last_write;
     end if;
     with standing as materialized (
-      select p.partition_key as key from weft.dataset_partition p
-      where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
+      select distinct k.key from unnest(v.id || i.left_ids) as o (id) cross join lateral (
+        select p.partition_key as key from weft.dataset_partition p
+        where p.version_id = o.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room) k
+      order by k.key limit room
     ), added as (
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since, is_boot)
       select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
         case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
         json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now(), true
       from standing s order by s.key
-      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true, said = excluded.said, backfill_id = null
     )
     select count(*), max(s.key) into made, last_key from standing s;
     update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
-      routed_write = case when made < room then i.boot_write end
+      routed_write = case when made < room then i.boot_write end, left_ids = case when made < room then '{}' else n.left_ids end
     where n.live_job_id = l.id and n.place = at_place;
     return case when made < room then null else made end;
   end if;
@@ -3562,7 +3591,7 @@ begin
       select l.org_id, l.id, t.key, 'partition', 'partition:' || t.key,
         json_build_object('dataset', named, 'version', v.number, 'write', t.number, 'partitions', array[t.key]), t.since
       from touched t order by t.number, t.key
-      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set said = excluded.said
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set said = excluded.said, backfill_id = null
     )
     select count(*), max(w.number) into made, last from written w;
   else
@@ -4287,11 +4316,12 @@ end $$;
 CREATE FUNCTION weft.swap_dag(dag bigint, to_version bigint, verb weft.tag_verb DEFAULT 'deploy'::weft.tag_verb, by text DEFAULT NULL::text, said text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare d weft.live_dag; v weft.dag_version; each record;
+declare d weft.live_dag; v weft.dag_version; each record; at timestamptz;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
   select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
   perform 1 from weft.dataset o where o.org_id = d.org_id and o.producer_dag = d.name order by o.id for update;
+  at := weft.now();
   -- What no job writes any more stays the DAG's, as none of its outputs.
   update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
   for each in
@@ -4300,7 +4330,7 @@ begin
       join weft.live_output o on o.live_job_id = m.live_job_id and o.version_id = p.version_id join weft.live_job j on j.id = m.live_job_id
     where p.dag_version_id = to_version order by p.dataset_id
   loop
-    perform weft.make_current(each.dataset_id, each.version_id);
+    perform weft.make_current(each.dataset_id, each.version_id, at);
     update weft.dataset o set producer_dag = d.name, producer_node = each.name, producer_output = each.place,
       unique_key = case json_typeof(each.key) when 'array' then array(select json_array_elements_text(each.key)) end
     where o.id = each.dataset_id;
@@ -4589,8 +4619,8 @@ begin
   for each in
     select i.dataset_id, i.version_id, i.write, i.partitions, i.pinned, coalesce(i.seen, i.write) as seen,
       d.current_id, v.id, v.number, v.last_write, v.lost_by, v.columns_by, v.schema_hash, v.content
-    from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
-    where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
+    from weft.inputs_of(task, try) i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
+    order by i.attempt, i.place
   loop
     if each.id is null or each.columns_by > each.seen or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id
       or each.pinned is distinct from 'write' and ((each.partitions is null or each.pinned = 'since') and each.last_write > each.write
@@ -4882,14 +4912,49 @@ CREATE FUNCTION weft.unit_of_partition(l weft.live_job, at_place integer, key te
     AS $$
 declare made bigint;
 begin
-  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
-  select l.org_id, l.id, key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
-    case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end,
-    json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]), backfill
-  from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
-  where i.live_job_id = l.id and i.place = at_place on conflict do nothing returning id into made;
+  with wanted as materialized (
+    select case l.strategy when 'partition' then 'partition' else 'bootstrap' end as kind,
+      case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end as dedupe_key,
+      json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]) as said
+    from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
+    where i.live_job_id = l.id and i.place = at_place
+  ), added as (
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
+    select l.org_id, l.id, key, w.kind, w.dedupe_key, w.said, backfill from wanted w on conflict do nothing returning id
+  ), shared as (
+    update weft.live_unit u set backfill_id = null from wanted w
+    where u.live_job_id = l.id and u.dedupe_key = w.dedupe_key and u.state in ('new', 'waiting', 'ready') and not exists (select 1 from added)
+  )
+  select a.id into made from added a;
   return made;
 end $$;
+
+CREATE TABLE weft.live_backfill (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    live_job_id bigint NOT NULL,
+    place integer NOT NULL,
+    first_key text COLLATE pg_catalog."C",
+    last_key text COLLATE pg_catalog."C",
+    next_key text COLLATE pg_catalog."C",
+    at_once integer NOT NULL,
+    partitions integer NOT NULL,
+    made integer DEFAULT 0 NOT NULL,
+    last_unit bigint,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    ended_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT live_backfill_at_once_check CHECK ((at_once > 0))
+);
+
+CREATE FUNCTION weft.units_of_backfill(b weft.live_backfill, OUT units integer, OUT held integer) RETURNS record
+    LANGUAGE sql STABLE
+    AS $$
+  select count(*), count(*) filter (where u.state = 'held') from weft.live_unit u
+  where u.live_job_id = b.live_job_id and u.state <> 'done' and (u.backfill_id = b.id
+    or b.ended_at is null and u.id < b.last_unit and u.kind in ('partition', 'bootstrap') and weft.key_is_within(u.lane, b.first_key, b.last_key))
+$$;
 
 CREATE TABLE weft.artifact (
     id bigint NOT NULL,
@@ -5684,24 +5749,6 @@ CREATE TABLE weft.lease (
 )
 WITH (fillfactor='50');
 
-CREATE TABLE weft.live_backfill (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    live_job_id bigint NOT NULL,
-    place integer NOT NULL,
-    first_key text COLLATE pg_catalog."C",
-    last_key text COLLATE pg_catalog."C",
-    next_key text COLLATE pg_catalog."C",
-    at_once integer NOT NULL,
-    partitions integer NOT NULL,
-    made integer DEFAULT 0 NOT NULL,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    ended_at timestamp with time zone,
-    cancelled_at timestamp with time zone,
-    actor text NOT NULL,
-    CONSTRAINT live_backfill_at_once_check CHECK ((at_once > 0))
-);
-
 CREATE TABLE weft.live_dag (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -5733,7 +5780,8 @@ CREATE TABLE weft.live_input (
     is_internal boolean NOT NULL,
     routed_write bigint,
     boot_write bigint,
-    boot_after text COLLATE pg_catalog."C"
+    boot_after text COLLATE pg_catalog."C",
+    left_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL
 )
 WITH (fillfactor='70');
 
@@ -6036,6 +6084,7 @@ CREATE TABLE weft.staged_write (
     partitions text[],
     is_whole boolean DEFAULT false NOT NULL,
     files json,
+    added bigint DEFAULT 0 NOT NULL,
     seen bigint,
     seen_schema text,
     columns json,
@@ -6079,21 +6128,6 @@ WITH (fillfactor='50');
 CREATE TABLE weft.tally_mark (
     name text NOT NULL,
     id bigint NOT NULL
-);
-
-CREATE TABLE weft.task_input (
-    task_id bigint NOT NULL,
-    attempt integer NOT NULL,
-    place integer NOT NULL,
-    org_id bigint NOT NULL,
-    dataset_id bigint NOT NULL,
-    version_id bigint NOT NULL,
-    write bigint NOT NULL,
-    partitions text[],
-    pinned text,
-    seen bigint,
-    read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text, 'since'::text])))
 );
 
 CREATE TABLE weft.task_params (

@@ -244,11 +244,11 @@ GUARDS: list[Guard] = [
          ("where f.removed_by is null or f.removed_by > u.write", "")),
     *_of("lineage.state_outputs", "test_lineage", ("and ($4::text[] is null or d.read_roles && $4)", ""), ("$4::text[] is not null and not d.read_roles && $4", "true")),
     *_of("staging.holder", "test_dataset_guards", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
-    *_of("staging.stage", "test_dataset_guards", "and s.task_id = $2", "and s.partitions is null"),
+    *_of("staging.stage", "test_dataset_guards", "and s.task_id = $2", ("s.partitions is null\n  or", "true or")),
     *_of("publishing.publish_write", "test_dataset_guards", ("coalesce(p.last_write, v.lost_by) > staged.seen and", "false and"), "and s.partitions is not null",
          ("and staged.seen_schema is distinct from v.schema_hash", "and false"), ("staged.follows and", "false and")),
     *_of("publishing.publish_write", "test_datasets_attacked", ("coalesce(p.last_write, v.lost_by) > staged.seen", "p.last_write > staged.seen")),
-    *_of("staging.own_version", "test_datasets_attacked", "and s.swaps"),
+    *_of("staging.own_version", "test_dataset_guards", ("and s.attempt = $2", "and $2::int is not null")),
     *_of("publishing.publish_writes", "test_dataset_guards", ("and d.attempt = each.attempt", "")),
     *_of("collecting.abandoned", "test_dataset_guards", "and t.attempt = s.attempt", "and t.state = 'running'",
          ("s.created_at < weft.now() - $1::interval\n  and", "")),
@@ -765,6 +765,7 @@ GUARDS: list[Guard] = [
     *_of("role.show", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.delete", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.list", "test_people", ("r.org_id = $1 and", "")),
+    *_of("role.forget_readers", "test_datasets_attacked_again", ("o.org_id = $1 and", "")),
     # --- workers without a database ---
     *_of("remote.bind", "test_remote_workers", "and w.state in ('active', 'idle')"),
     *_of("remote.is_beat_due", "test_remote_workers", ("w.state not in ('active', 'idle') or", "")),
@@ -880,6 +881,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     *(
         (Guard("swapping.swap_dag", "and o.id <> to_version", nth=nth), "the next statement lets that version be live")
         for nth in (0, 1)
+    ),
+    (
+        Guard("staging.own_version", "and s.swaps"),
+        "the write of the attempt that did not swap follows the version, and is void with all others when that has changed",
     ),
     (
         Guard("deploying.versions_by_hash", "v.collected_at is null and"),

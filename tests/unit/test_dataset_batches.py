@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import duckdb
@@ -87,3 +88,29 @@ def test_a_column_that_the_first_rows_did_not_have_is_told_with_its_row() -> Non
     rows = [{"id": number} for number in range(65_536)] + [{"id": 1, "late": 2}]
     with pytest.raises(InvalidInput, match="row 65536 has a column late that none of the first rows had"):
         reader_of(rows).read_all()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fits"),
+    [
+        (1.5, pa.int64(), 1.0),
+        (float("nan"), pa.int64(), 2.0),
+        (1e300, pa.float32(), float("inf")),
+        (datetime(2026, 11, 14, 12), pa.date32(), datetime(2026, 11, 14)),
+        (datetime(2026, 11, 14, 0, 0, 0, 7), pa.timestamp("ms"), datetime(2026, 11, 14, 0, 0, 0, 7000)),
+        (time(1, 2, 3, 7), pa.time32("s"), time(1, 2, 3)),
+        (timedelta(microseconds=7), pa.duration("s"), timedelta(seconds=7)),
+        ([1, 1.5], pa.list_(pa.int64()), [1, 1.0]),
+        ({"a": [1.5]}, pa.struct([("a", pa.list_(pa.int8()))]), {"a": [1.0]}),
+    ],
+)
+def test_of_a_value_not_only_a_part_is_kept(value: Any, kind: pa.DataType, fits: Any) -> None:
+    known = pa.schema([("c", kind)])
+    assert reader_of([{"c": None}, {"c": fits}], known).read_all().num_rows == 2
+    with pytest.raises(InvalidInput, match="column c"):
+        reader_of([{"c": fits}, {"c": value}], known).read_all()
+
+
+def test_a_time_among_days_is_not_taken_for_one() -> None:
+    with pytest.raises(InvalidInput, match=r"column day: .* does not fit into date32"):
+        reader_of([{"day": date(2026, 11, 14)}, {"day": datetime(2026, 11, 14, 12)}]).read_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -43,6 +43,18 @@ def test_a_code_book_is_how_words_are_stored_and_not_what_they_are() -> None:
     assert fit(batch, settle(None, coded)).column(0).to_pylist() == ["a", "b", "a"]
 
 
+@pytest.mark.parametrize(
+    ("view", "kept"), [(pa.string_view(), pa.large_string()), (pa.binary_view(), pa.large_binary())]
+)
+def test_a_view_is_how_texts_are_stored_and_not_what_they_are(view: pa.DataType, kept: pa.DataType) -> None:
+    values = ["a", "b", None] if view == pa.string_view() else [b"a", b"b", None]
+    schema = settle(None, pa.schema([pa.field("word", view)]))
+    assert schema == pa.schema([pa.field("word", kept)])
+    assert settle(schema, pa.schema([pa.field("word", view), pa.field("more", view)])).field("more").type == kept
+    batch = pa.RecordBatch.from_arrays([pa.array(values, view)], names=["word"])
+    assert fit(batch, schema).column(0).to_pylist() == values
+
+
 def test_all_columns_by_which_readers_would_stumble_are_named_at_once() -> None:
     given = pa.schema([pa.field("id", pa.string()), pa.field("at", pa.int64())])
     with pytest.raises(InvalidInput) as problem:
@@ -64,6 +76,12 @@ def test_all_columns_by_which_readers_would_stumble_are_named_at_once() -> None:
         (["a"], pa.large_string(), pa.string(), ["a"]),
         ([date(2026, 11, 14)], pa.date32(), pa.timestamp("us"), [datetime(2026, 11, 14)]),
         ([None], pa.null(), pa.string(), [None]),
+        ([datetime(2026, 11, 14), None], pa.timestamp("us"), pa.date32(), [date(2026, 11, 14), None]),
+        ([0.25, None], pa.float64(), pa.decimal128(10, 2), [Decimal("0.25"), None]),
+        ([0.1, None], pa.float32(), pa.float64(), [0.10000000149011612, None]),
+        # What is approximate is so with as many digits as the column has.
+        ([0.1, float("inf")], pa.float64(), pa.float32(), [0.10000000149011612, float("inf")]),
+        ([Decimal("0.5")], pa.decimal128(30, 22), pa.float64(), [0.5]),
     ],
 )
 def test_values_are_cast_where_none_is_changed(
@@ -83,6 +101,11 @@ def test_values_are_cast_where_none_is_changed(
         ([1], pa.int64(), pa.string()),
         (["1"], pa.string(), pa.int64()),
         ([True], pa.bool_(), pa.int64()),
+        ([datetime(2026, 11, 14), datetime(2026, 11, 14, 12)], pa.timestamp("us"), pa.date32()),
+        ([datetime(2026, 11, 14, 23, tzinfo=UTC)], pa.timestamp("us", "Europe/Berlin"), pa.date64()),
+        ([0.25, 0.126], pa.float64(), pa.decimal128(10, 2)),
+        ([1.0, 1e300], pa.float64(), pa.float32()),
+        ([Decimal("1e39")], pa.decimal256(60, 2), pa.float32()),
     ],
 )
 def test_a_value_that_would_be_changed_is_refused_with_its_column(

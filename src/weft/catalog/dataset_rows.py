@@ -13,6 +13,7 @@ import orjson
 from weft.catalog import dataset_writing
 from weft.catalog.datasets import Kind
 from weft.core.checks import check_number, check_text
+from weft.core.data_errors import DatasetBusy
 from weft.core.errors import InvalidInput
 from weft.db.statements import Statements
 
@@ -35,9 +36,14 @@ Texts = Sequence[Sequence[str | None]]
 
 
 async def add(
-    conn: type_Connection, fence: Fence, write_id: int, number: int, columns: Sequence[Mapping[str, str]], rows: Texts
-) -> int:
-    """Add rows to one file of a write that an attempt has begun; a column is told by its name and PostgreSQL's type."""
+    conn: type_Connection, fence: Fence, write_id: int, number: int, columns: Sequence[Mapping[str, str]], rows: Texts,
+    before: int | None = None,
+) -> int:  # fmt: skip
+    """Add rows to one file of a write that an attempt has begun; a column is told by its name and PostgreSQL's type.
+
+    ``before`` is how many rows were added to the write so far: by this those are known that came already, and whose
+    sender has not heard of it.
+    """
     await dataset_writing.org_of(conn, fence)
     staged = await conn.fetchrow(SQL.staged, write_id, fence.task_id, fence.attempt)
     if staged is None or staged["kind"] != KIND:
@@ -50,10 +56,19 @@ async def add(
         raise InvalidInput("columns", f"must be 1 to {MOST_COLUMNS}, each of a name of its own")
     if any(len(row) != len(names) for row in rows):
         raise InvalidInput("rows", f"each must have {len(names)} values")
+    if before is not None and staged["added"] != before:
+        if staged["added"] != before + len(rows):
+            raise InvalidInput("before", f"{staged['added']} rows were added to the write so far, and not {before}")
+        return len(rows)
     with _refusals():
-        await conn.execute(SQL.prepare, staged["version_id"], names, types)
+        try:
+            await conn.execute(SQL.prepare, staged["version_id"], names, types)
+        except asyncpg.LockNotAvailableError:
+            why = "it gets a new column, and somebody reads it for long"
+            raise DatasetBusy(staged["name"], "written", why) from None
         told = orjson.dumps(rows).decode()
         added = await conn.fetchval(SQL.add, staged["version_id"], write_id, number, names, told)
+    await conn.execute(SQL.count_added, write_id, added)
     return int(added)
 
 

@@ -98,14 +98,15 @@ async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str
     last = await conn.fetchval(SQL.lock_version, target.version_id)
     # Once more: whoever collects what is past was perhaps quicker.
     target = await dataset_reading.state_of(conn, org_id, named)
-    with datasets.changing_view(named.name, "rolled back"):
-        moved = await conn.fetchval(SQL.make_current, target.dataset_id, target.version_id)
     write = target.write
     if write != last:
         if write == 0:
             raise NotFound("dataset", str(named), "its writes are counted from 1")
+        # Before it is seen: who asks for a time between both does not see what nobody saw.
         write = await conn.fetchval(SQL.roll_back, target.version_id, write, actor)
-    elif not moved:
+    with datasets.changing_view(named.name, "rolled back"):
+        moved = await conn.fetchval(SQL.make_current, target.dataset_id, target.version_id)
+    if write == last and not moved:
         return target
     told = {"from": f"{before.version}.{before.write}", "to": f"{named.version}.{target.write}"}
     await audit.record_named(conn, org_id, actor, AuditVerb.ROLLBACK, "dataset", named.name, told)

@@ -42,9 +42,11 @@ async def list_roles(conn: type_Connection, org_id: int, *, after: str = "", lim
 
 
 async def delete(conn: type_Connection, org_id: int, slug: str, actor: str) -> int:
-    """Take a role away from all who have it, and the role itself; return how many had it."""
+    """Take a role away from all who have it and all that is seen by it, and the role itself; return how many had it."""
+    await conn.execute(SQL.one_at_a_time, org_id)
     role = await show(conn, org_id, slug)
     await conn.execute(SQL.delete, org_id, slug)
+    await conn.execute(SQL.forget_readers, org_id, slug)
     await audit.record_named(conn, org_id, actor, AuditVerb.DELETE, "role", slug, {"users": role.users})
     return role.users
 

@@ -33,7 +33,9 @@ _MOST_AT_ONCE = 1000
 def rematerialize(
     dag: Dag,
     job: Job,
-    partitions: Annotated[str | None, typer.Option(metavar="A,B", help="These partitions of what it reads.")] = None,
+    partitions: Annotated[
+        str | None, typer.Option(metavar="A,B", help="These partitions of what it reads; '' for rows that are in none.")
+    ] = None,
     between: Annotated[
         str | None,
         typer.Option("--range", metavar="A:B", help="Those from one key to another; either may be left out."),
@@ -64,7 +66,7 @@ def rematerialize(
         )
         tell(as_record(made), f"computes {plural(made.partitions, 'partition')} anew", as_json=as_json)
         return
-    keys = [key for key in (partitions or "").split(",") if key]
+    keys = _keys(partitions or "")
     count = call(lambda client: client.live.rematerialize(dag, job, partitions=keys, dataset=dataset))
     tell({"dag": dag, "job": job, "count": count}, f"computes {plural(count, 'partition')} anew", as_json=as_json)
 
@@ -93,6 +95,13 @@ def backfill(
     told = "would compute" if dry_run else f"backfill {made.id} computes"
     record = as_record(made) | ({"id": None} if dry_run else {})
     tell(record, f"{told} {plural(made.partitions, 'partition')} anew, {made.at_once} at once", as_json=as_json)
+
+
+def _keys(text: str) -> list[str]:
+    """Return keys that are written with commas between them; one that has a comma itself stands in quotes."""
+    import csv
+
+    return next(csv.reader([text])) or [""]
 
 
 def _range(text: str) -> tuple[str | None, str | None]:

@@ -122,13 +122,15 @@ class RowColumn(BaseModel):
 class AddRows(Held):
     """Rows of a file of a write into a table of the database: ``ID-NUMBER.rows``, with the write's id.
 
-    Each value is its text, or null.
+    Each value is its text, or null. ``before`` is how many rows were added to the write before these: with it a request
+    whose answer was lost may be sent again.
     """
 
     id: Id
     number: int = Field(ge=1, le=999_999_999)
     columns: list[RowColumn] = Field(min_length=1, max_length=MOST_COLUMNS)
     rows: list[list[str | None]] = Field(max_length=MOST_ROWS)
+    before: int | None = Field(default=None, ge=0)
 
 
 class ListRows(Held):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, time, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as kinds
 
 from weft.core.errors import InvalidInput
 
 _ROWS_AT_ONCE = 65_536
+# Kinds of values of which Arrow may keep a part without a word, and the microseconds in what is kept.
+_ROUNDED = (float, datetime, time, timedelta, Mapping, list, tuple)
+_PARTS = {"s": 1_000_000, "ms": 1000}
 _TAKEN = "a table of Arrow, pandas, polars or DuckDB, or rows as mappings"
 
 
@@ -94,8 +100,30 @@ def _batch(rows: list[Any], schema: pa.Schema, place: int) -> pa.RecordBatch:
             raise InvalidInput("data", f"row {place - 1} has a column {more} that none of the first rows had")
     arrays = []
     for field in schema:
+        values = [row.get(field.name) for row in rows]
         try:
-            arrays.append(pa.array([row.get(field.name) for row in rows], field.type))
+            arrays.append(pa.array(values, field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
             raise InvalidInput("data", f"column {field.name}: {problem}") from None
+        if any(issubclass(each, _ROUNDED) for each in {type(value) for value in values}):
+            changed = next((value for value in values if _is_changed(value, field.type)), None)
+            if changed is not None:
+                raise InvalidInput("data", f"column {field.name}: {changed!r} does not fit into {field.type}")
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _is_changed(value: Any, kind: pa.DataType) -> bool:
+    """Whether Arrow would keep only a part of a value: the whole of a fraction, the day of a time."""
+    if isinstance(value, float):
+        if kinds.is_integer(kind):
+            return not value.is_integer()
+        return kinds.is_floating(kind) and math.isfinite(value) and math.isinf(pa.scalar(value, kind).as_py())
+    if isinstance(value, datetime) and kinds.is_date(kind):
+        return value.time() != time.min
+    if isinstance(value, (datetime, time, timedelta)):
+        parts = value.microseconds if isinstance(value, timedelta) else value.microsecond
+        return parts % _PARTS.get(getattr(kind, "unit", ""), 1) != 0
+    if isinstance(value, Mapping):
+        return kinds.is_struct(kind) and any(_is_changed(value.get(each.name), each.type) for each in kind)
+    is_list = kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)
+    return is_list and isinstance(value, (list, tuple)) and any(_is_changed(each, kind.value_type) for each in value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from weft.core.errors import InvalidInput
@@ -100,10 +101,24 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if kinds.is_decimal(wanted) and kinds.is_integer(array.type):
+    found = array.type
+    if kinds.is_decimal(wanted) and kinds.is_integer(found):
         # Arrow looks at what an integer of that size could be: here it is looked at what each is.
         array = array.cast(pa.decimal256(76, wanted.scale))
-    return array.cast(wanted, safe=True)
+    made = array.cast(wanted, safe=True)
+    # Where Arrow takes no care: of a time a day would be left, and of a fraction its first digits.
+    if (kinds.is_timestamp(found) and kinds.is_date(wanted)) or (kinds.is_floating(found) and kinds.is_decimal(wanted)):
+        _require_same(array, made, pc.equal(made.cast(found), array))
+    elif kinds.is_floating(wanted) and not kinds.is_integer(found):
+        finite = pc.is_finite(array if kinds.is_floating(found) else array.cast(pa.float64()))
+        _require_same(array, made, pc.or_(pc.is_finite(made), pc.invert(finite)))
+    return made
+
+
+def _require_same(array: pa.Array, made: pa.Array, same: pa.Array) -> None:
+    place = pc.index(same, False).as_py()
+    if place >= 0:
+        raise pa.ArrowInvalid(f"{array[place]} would become {made[place]}")
 
 
 def may_become(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -120,8 +135,15 @@ def _is_one(type: pa.DataType, family: tuple[Callable[[pa.DataType], bool], ...]
 
 
 def _lasting(type: pa.DataType) -> pa.DataType:
-    """Return the type of a column by what is written first: a code book is how it is stored, and not what it is."""
-    return type.value_type if kinds.is_dictionary(type) else type
+    """Return the type of a column by what is written first: a code book is how it is stored, and not what it is.
+
+    So is a view, by which Arrow can neither take rows nor tell them apart.
+    """
+    if kinds.is_string_view(type):
+        return pa.large_string()
+    if kinds.is_binary_view(type):
+        return pa.large_binary()
+    return _lasting(type.value_type) if kinds.is_dictionary(type) else type
 
 
 def _require_distinct(schema: pa.Schema) -> None:

@@ -142,9 +142,17 @@ def _split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordB
     values = batch.column(column)
     if values.null_count:
         raise InvalidInput("partition_by", f"{column} has nulls, and each row needs a partition")
-    coded = values.dictionary_encode()
+    try:
+        coded = values.dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        raise InvalidInput("partition_by", f"{column} is {values.type}, by which nothing is parted") from None
+    # Once in order, and not once more for each of many keys; the order within each stays.
+    ordered = batch.take(pc.sort_indices(coded.indices))
+    begin = 0
+    counts = {each["values"]: each["counts"] for each in coded.indices.value_counts().to_pylist()}
     for place, value in enumerate(coded.dictionary.to_pylist()):
-        yield key_of(value), batch.filter(pc.equal(coded.indices, place))
+        yield key_of(value), ordered.slice(begin, counts[place])
+        begin += counts[place]
 
 
 def split(table: pa.Table, column: str) -> dict[str, pa.Table]:
@@ -190,9 +198,12 @@ def without_known(table: pa.Table, known: pa.Table, unique_key: Sequence[str]) -
             raise InvalidInput("unique_key", f"{name} has nulls, by which rows cannot be told apart")
     place = "\0place"
     numbered = table.select(key).append_column(place, pa.array(range(table.num_rows), pa.int64()))
-    first = numbered.group_by(key).aggregate([(place, "min")])
-    if known.num_rows:
-        first = first.join(known.select(key), keys=key, join_type="left anti")
+    try:
+        first = numbered.group_by(key).aggregate([(place, "min")])
+        if known.num_rows:
+            first = first.join(known.select(key), keys=key, join_type="left anti")
+    except pa.ArrowNotImplementedError as problem:
+        raise InvalidInput("unique_key", f"rows cannot be told apart by {', '.join(key)}: {problem}") from None
     return table.take(first.column(f"{place}_min").combine_chunks().sort())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import time
+from datetime import MAXYEAR, MINYEAR, time
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -126,6 +126,12 @@ def _texts(field: pa.Field, column: pa.Array) -> pa.Array:
             column = column.cast(pa.date32())
     except pa.ArrowInvalid:
         raise InvalidInput("columns", f"{field.name} has nanoseconds, and tables keep microseconds") from None
+    if (kinds.is_timestamp(kind) or kinds.is_date(kind)) and len(column) > column.null_count:
+        years = pc.min_max(pc.year(column)).as_py()
+        if years["min"] < MINYEAR or years["max"] > MAXYEAR:
+            raise InvalidInput(
+                "columns", f"{field.name} has a year outside of {MINYEAR} to {MAXYEAR}, which tables keep"
+            )
     texts = column.cast(pa.string())
     if pc.any(pc.match_substring(texts, "\0")).as_py():
         raise InvalidInput("columns", f"{field.name} has a text with a zero byte, which tables do not keep")

@@ -62,7 +62,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
             return None
         case _ if verb == ADD_ROWS:
             return await dataset_rows.add(
-                conn, fence, check_id(said["id"]), said["number"], said["columns"], said["rows"]
+                conn, fence, check_id(said["id"]), said["number"], said["columns"], said["rows"], said.get("before")
             )
         case _ if verb == READ_ROWS:
             org_id = await dataset_writing.org_of(conn, fence)

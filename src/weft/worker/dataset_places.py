@@ -143,6 +143,7 @@ class RowWriter:
         self._name = name
         self._columns = [{"name": name, "type": type} for name, type in rows.table_columns(schema)]
         self._written: dict[str, Written] = {}
+        self._sent = 0
 
     def write(self, partition: str, batch: pa.RecordBatch | pa.Table) -> None:
         """Add rows to a partition."""
@@ -153,7 +154,7 @@ class RowWriter:
     def end(self) -> list[Written]:
         """Return what was written; of a write without rows there are the columns, as of any other."""
         if not self._written:
-            said = {"id": self._name, "number": 1, "columns": self._columns, "rows": []}
+            said = {"id": self._name, "number": 1, "columns": self._columns, "rows": [], "before": 0}
             self._ask(asks.ADD_ROWS, said).result()
         return list(self._written.values())
 
@@ -169,8 +170,9 @@ class RowWriter:
             return
         before = self._written.get(partition)
         number = len(self._written) + 1 if before is None else int(before.path.split("-")[1].removesuffix(".rows"))
-        said = {"id": self._name, "number": number, "columns": self._columns, "rows": texts}
+        said = {"id": self._name, "number": number, "columns": self._columns, "rows": texts, "before": self._sent}
         self._ask(asks.ADD_ROWS, said).result()
+        self._sent += len(texts)
         total, bytes = (0, 0) if before is None else (before.rows, before.bytes)
         path = f"{self._name}-{number}.rows"
         self._written[partition] = Written(partition, path, total + len(texts), bytes + size)

@@ -21,6 +21,10 @@ where d.org_id = $1 and d.name > $2 and d.deleted_at is null and ($3::text[] is 
 update weft.dataset d set description = coalesce($3, d.description), read_roles = coalesce($4, d.read_roles), updated_at = weft.now()
 where d.org_id = $1 and d.id = $2 returning d.id;
 
+-- name: keep_roles
+-- No role of an org is deleted meanwhile.
+select pg_advisory_xact_lock_shared(hashtextextended('weft.roles ' || $1::bigint, 0));
+
 -- name: unknown_roles
 select u.slug from unnest($2::text[]) as u (slug)
 where not exists (select 1 from weft.org_role r where r.org_id = $1 and r.slug = u.slug) order by u.slug;

@@ -9,8 +9,8 @@ where t.org_id = $1 and t.id = $2;
 select d.id, split_part(d.name, '@', 1) as name from weft.dataset d where d.org_id = $1 and d.id = any ($2::bigint[]) and ($3::text[] is null or d.read_roles && $3);
 
 -- name: inputs
--- What the last attempt of a task has read, of datasets that may be seen.
-select split_part(d.name, '@', 1) as name, v.number, i.write, i.partitions from weft.task_input i
+-- What the last attempt of a task has read, or has gone on with, of datasets that may be seen.
+select split_part(d.name, '@', 1) as name, v.number, i.write, i.partitions from weft.inputs_of($2, $3) i
   join weft.dataset d on d.id = i.dataset_id left join weft.dataset_version v on v.id = i.version_id
-where i.org_id = $1 and i.task_id = $2 and i.attempt = $3 and ($4::text[] is null or d.read_roles && $4)
-order by i.place limit 100;
+where i.org_id = $1 and ($4::text[] is null or d.read_roles && $4)
+order by i.attempt, i.place limit 100;

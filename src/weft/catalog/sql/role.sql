@@ -13,8 +13,17 @@ select r.id, r.slug, r.name,
   (select count(*)::int from weft.org_role_membership m where m.role_id = r.id) as users, r.created_at
 from weft.org_role r where r.org_id = $1 and r.slug > $2 order by r.slug limit $3;
 
+-- name: one_at_a_time
+-- Who deletes roles of an org, and who lets datasets be seen by them.
+select pg_advisory_xact_lock(hashtextextended('weft.roles ' || $1::bigint, 0));
+
 -- name: delete
 delete from weft.org_role r where r.org_id = $1 and r.slug = $2 returning r.id;
+
+-- name: forget_readers
+-- Nobody sees a dataset by a role that is gone, nor by another of its name that is made later.
+update weft.dataset d set read_roles = array_remove(d.read_roles, $2)
+where d.id in (select o.id from weft.dataset o where o.org_id = $1 and $2 = any (o.read_roles) order by o.id for no key update);
 
 -- name: grant
 -- Null when he has it already.

@@ -1,13 +1,17 @@
 -- name: staged
--- The write that an attempt has begun and not told of yet, and how the dataset is kept.
-select s.version_id, d.storage ->> 'kind' as kind from weft.staged_write s join weft.dataset d on d.id = s.dataset_id
-where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null;
+-- The write that an attempt has begun and not told of yet, how the dataset is kept, and how many rows it has. Nobody else adds any
+-- meanwhile, not even he who has asked before and has heard nothing.
+select s.version_id, d.name, d.storage ->> 'kind' as kind, s.added from weft.staged_write s join weft.dataset d on d.id = s.dataset_id
+where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null for no key update of s;
 
 -- name: prepare
 select weft.prepare_table($1, $2, $3);
 
 -- name: add
 select weft.add_rows($1, $2, $3, $4, $5);
+
+-- name: count_added
+update weft.staged_write s set added = s.added + $2 where s.id = $1;
 
 -- name: read
 -- Of a version of the org.

@@ -20,10 +20,12 @@ select s.version_id from weft.staged_write s
 where s.task_id = $1 and s.attempt = $2 and s.dataset_id = $3 and s.swaps and s.partitions is not null order by s.id desc limit 1;
 
 -- name: stage
--- Once: one that was told its files stays as it is.
+-- Once: one that was told its files stays as it is, and may be told the same again by who has not heard the answer.
 update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10,
   columns_from = $11
-where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null returning s.id;
+where s.id = $1 and s.task_id = $2 and s.attempt = $3 and (s.partitions is null
+  or s.partitions = $4 and s.is_whole = $5 and s.files::jsonb = $6::json::jsonb and s.schema_hash = $10 and s.seen is not distinct from $7
+    and s.seen_schema is not distinct from $8 and s.columns_from::jsonb is not distinct from $11::json::jsonb) returning s.id;
 
 -- name: kind
 -- How the dataset of a write is kept.
@@ -50,11 +52,10 @@ where v.id = $4 and v.org_id = $3 and not exists (
     and o.pinned is null and o.partitions is null);
 
 -- name: read_columns
--- What an attempt has read so far: each dataset, with the columns of the version that it read.
+-- What an attempt has read so far, or goes on with: each dataset, with the columns of the version that was read.
 select distinct on (d.id, v.id) d.id, d.name, v.columns
-from weft.task_input i join weft.dataset d on d.org_id = i.org_id and d.id = i.dataset_id
-  join weft.dataset_version v on v.org_id = i.org_id and v.id = i.version_id
-where i.task_id = $1 and i.attempt = $2;
+from weft.inputs_of($1, $2) i join weft.dataset d on d.org_id = i.org_id and d.id = i.dataset_id
+  join weft.dataset_version v on v.org_id = i.org_id and v.id = i.version_id;
 
 -- name: version
 select v.location, v.last_write, v.columns, v.schema_hash from weft.dataset_version v where v.id = $1;

@@ -73,9 +73,8 @@ values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;
 -- The backfills of a DAG, newest first, or one of them.
 select b.id, j.name as job, b.first_key, b.last_key, b.at_once, b.partitions, b.made, o.units as running, o.held, b.created_at, b.ended_at,
   b.cancelled_at, b.actor
-from weft.live_backfill b join weft.live_job j on j.id = b.live_job_id join weft.live_dag d on d.id = j.dag_id cross join lateral (
-  select count(*)::int as units, count(*) filter (where u.state = 'held')::int as held from weft.live_unit u
-  where u.backfill_id = b.id and u.state <> 'done') o
+from weft.live_backfill b join weft.live_job j on j.id = b.live_job_id join weft.live_dag d on d.id = j.dag_id
+  cross join lateral weft.units_of_backfill(b) o
 where b.org_id = $1 and d.name = $2 and b.id < $3 and ($4::bigint is null or b.id = $4) order by b.id desc limit $5;
 
 -- name: cancel_backfill

@@ -78,7 +78,9 @@ async def stage_write(caller: Caller, asked: StageWrite) -> dict[str, Any]:
     return {}
 
 
-_ROWS = {"id": _ID, "number": 1, "columns": [{"name": "id", "type": "bigint"}], "rows": [["1"], [None]]}
+_ROWS = {
+    "id": _ID, "number": 1, "columns": [{"name": "id", "type": "bigint"}], "rows": [["1"], [None]], "before": 0,
+}  # fmt: skip
 
 
 @act(router, "/v1/task/dataset/rows/add", AddRows, Told, {**_HELD, **_ROWS})

@@ -258,6 +258,8 @@ create table weft.staged_write (
   partitions text[],
   is_whole boolean not null default false,
   files json,
+  -- Rows that were added so far, where they are kept in a table: by these a repeat is known.
+  added bigint not null default 0,
   -- The state that it goes by: void when another has been written since into one of its partitions, or changed the columns.
   seen bigint,
   seen_schema text,
@@ -272,6 +274,15 @@ create table weft.staged_write (
 -- name: staged_write_task
 create index staged_write_task on weft.staged_write (task_id);
 
+-- name: inputs_of
+-- What an attempt has read, and what those before it have read for a step or a checkpoint that is kept: it may have gone on with that.
+create function weft.inputs_of(task bigint, try int) returns setof weft.task_input language sql stable as $$
+  select i.* from weft.task_input i
+  where i.task_id = task and (i.attempt = try or i.attempt < try and exists (
+    select 1 from weft.step s
+    where s.task_id = task and left(s.name, 1) <> '@' and s.attempt >= i.attempt and s.saved_at >= i.read_at))
+$$;
+
 -- name: mark_of
 -- A number for a file of a partition; those of all files together tell what there is. A file that others write may be another
 -- under the same path: the write that lists it tells them apart.
@@ -279,15 +290,15 @@ create function weft.mark_of(partition_key text, path text, write bigint default
 $$ select hashtextextended(partition_key || '/' || path || coalesce(' ' || write, ''), 0) $$;
 
 -- name: make_current
--- Lets readers see another version of a dataset from here on; false when they do already.
-create function weft.make_current(dataset bigint, version bigint) returns boolean language plpgsql as $$
-declare before bigint; at timestamptz;
+-- Lets readers see another version of a dataset from here on; false when they do already. Of datasets that change together it is one time.
+create function weft.make_current(dataset bigint, version bigint, at timestamptz default null) returns boolean language plpgsql as $$
+declare before bigint;
 begin
   select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
   if before = version then
     return false;
   end if;
-  at := weft.now();
+  at := coalesce(at, weft.now());
   insert into weft.dataset_seen (org_id, dataset_id, at, version_id)
   select d.org_id, d.id, at, version from weft.dataset d where d.id = dataset
   on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id;
@@ -324,6 +335,8 @@ declare
   replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
   counted record; named text; before text;
+  -- Taken while nobody else writes: the later a write is, the higher its number.
+  at timestamptz := weft.now();
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
   before := v.schema_hash;
@@ -392,7 +405,7 @@ begin
     bytes_in := bytes_in + counted.bytes;
     insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
     select version, k.key, v.org_id, n, case when staged.mode = 'replace' then n else v.lost_by end,
-      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
+      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), at
     from unnest(staged.partitions) as k (key)
       left join json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint) on f.partition = k.key
     group by k.key order by k.key
@@ -416,16 +429,15 @@ begin
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
     done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, is_whole, adds_again, rows_in, bytes_in, rows_out,
-    case when v.schema_hash is distinct from before then v.columns end, done.ended_at, coalesce(done.actor, ''));
+    case when v.schema_hash is distinct from before then v.columns end, at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
-  select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
-  from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
+  select version, n, v.org_id, row_number() over (order by min(i.attempt), min(i.place)), i.dataset_id, i.version_id, i.write, i.partitions
+  from weft.inputs_of(done.id, done.attempt) i group by i.dataset_id, i.version_id, i.write, i.partitions;
   insert into weft.dataset_edge (org_id, input_id, output_id)
-  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
-  where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
+  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.inputs_of(done.id, done.attempt) i order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
-    lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
+    lost_by = v.lost_by, columns_by = v.columns_by, written_at = at
   where o.id = version;
   if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
     perform weft.show_table(v.dataset_id);

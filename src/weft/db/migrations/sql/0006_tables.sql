@@ -18,9 +18,10 @@ end $$;
 
 -- name: prepare_table
 -- Makes the table of a version, or adds the columns that it lacks, which are null in the rows that are there. What an attempt
--- that came to nothing has added stays, and is nobody's column until a write brings it.
+-- that came to nothing has added stays, and is nobody's column until a write brings it. While somebody reads for long, no column
+-- comes: whoever waited for that would keep all others waiting who only want to read.
 create function weft.prepare_table(version bigint, names text[], types text[]) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+  set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
 declare kept_in text := weft.data_table(version); name text; type text; known text;
 begin
   if to_regclass(kept_in) is null then

@@ -5,8 +5,7 @@ create function weft.content_of(version bigint, keys text[]) returns bigint lang
 $$;
 
 -- name: trace_of
--- What an attempt that has completed has read and written of datasets; null when nothing. What earlier attempts have read counts
--- where there are steps: they may have kept it. Its output does not serve others when what it has read or written has changed
+-- What an attempt that has completed has read and written of datasets; null when nothing. Its output does not serve others when what it has read or written has changed
 -- since, when it would add its rows once more, or when tasks that it has made have to do with datasets.
 create or replace function weft.trace_of(task bigint, try int, out trace jsonb, out producer text, out unkept text) language plpgsql as $$
 declare each record; items jsonb := '[]';
@@ -27,8 +26,8 @@ begin
   for each in
     select i.dataset_id, i.version_id, i.write, i.partitions, i.pinned, coalesce(i.seen, i.write) as seen,
       d.current_id, v.id, v.number, v.last_write, v.lost_by, v.columns_by, v.schema_hash, v.content
-    from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
-    where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
+    from weft.inputs_of(task, try) i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
+    order by i.attempt, i.place
   loop
     if each.id is null or each.columns_by > each.seen or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id
       or each.pinned is distinct from 'write' and ((each.partitions is null or each.pinned = 'since') and each.last_write > each.write

@@ -12,6 +12,8 @@ create table weft.live_backfill (
   at_once int not null check (at_once > 0),
   partitions int not null,
   made int not null default 0,
+  -- Units of its partitions that are older were there already, or others want them too: it has not ended before them.
+  last_unit bigint,
   created_at timestamptz not null default weft.now(),
   ended_at timestamptz,
   cancelled_at timestamptz,
@@ -108,11 +110,12 @@ end $$;
 -- Lets readers see the datasets of a version of a DAG, all at once: what it does not consist of drains, what it does goes on.
 create function weft.swap_dag(dag bigint, to_version bigint, verb weft.tag_verb default 'deploy', by text default null, said text default null)
 returns void language plpgsql as $$
-declare d weft.live_dag; v weft.dag_version; each record;
+declare d weft.live_dag; v weft.dag_version; each record; at timestamptz;
 begin
   select * into strict d from weft.live_dag o where o.id = dag for no key update;
   select * into strict v from weft.dag_version o where o.id = to_version and o.dag_id = dag;
   perform 1 from weft.dataset o where o.org_id = d.org_id and o.producer_dag = d.name order by o.id for update;
+  at := weft.now();
   -- What no job writes any more stays the DAG's, as none of its outputs.
   update weft.dataset o set producer_output = null where o.org_id = d.org_id and o.producer_dag = d.name;
   for each in
@@ -121,7 +124,7 @@ begin
       join weft.live_output o on o.live_job_id = m.live_job_id and o.version_id = p.version_id join weft.live_job j on j.id = m.live_job_id
     where p.dag_version_id = to_version order by p.dataset_id
   loop
-    perform weft.make_current(each.dataset_id, each.version_id);
+    perform weft.make_current(each.dataset_id, each.version_id, at);
     update weft.dataset o set producer_dag = d.name, producer_node = each.name, producer_output = each.place,
       unique_key = case json_typeof(each.key) when 'array' then array(select json_array_elements_text(each.key)) end
     where o.id = each.dataset_id;
@@ -180,15 +183,24 @@ end $$;
 
 -- name: unit_of_partition
 -- A unit by which a partition of an input is computed anew, as it is by now; null when there is one already that has not begun.
+-- That does not go then with the backfill that has made it.
 create function weft.unit_of_partition(l weft.live_job, at_place int, key text, backfill bigint) returns bigint language plpgsql as $$
 declare made bigint;
 begin
-  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
-  select l.org_id, l.id, key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
-    case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end,
-    json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]), backfill
-  from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
-  where i.live_job_id = l.id and i.place = at_place on conflict do nothing returning id into made;
+  with wanted as materialized (
+    select case l.strategy when 'partition' then 'partition' else 'bootstrap' end as kind,
+      case l.strategy when 'partition' then 'partition:' || key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || key end as dedupe_key,
+      json_build_object('dataset', d.name, 'version', v.number, 'write', v.last_write, 'partitions', array[key]) as said
+    from weft.live_input i join weft.dataset d on d.id = i.dataset_id join weft.dataset_version v on v.id = i.version_id
+    where i.live_job_id = l.id and i.place = at_place
+  ), added as (
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, backfill_id)
+    select l.org_id, l.id, key, w.kind, w.dedupe_key, w.said, backfill from wanted w on conflict do nothing returning id
+  ), shared as (
+    update weft.live_unit u set backfill_id = null from wanted w
+    where u.live_job_id = l.id and u.dedupe_key = w.dedupe_key and u.state in ('new', 'waiting', 'ready') and not exists (select 1 from added)
+  )
+  select a.id into made from added a;
   return made;
 end $$;
 
@@ -199,6 +211,15 @@ create function weft.key_is_within(key text, first_key text, last_key text) retu
     then case when key ~ '^-?[0-9]{1,18}$' then (first_key is null or key::bigint >= first_key::bigint)
       and (last_key is null or key::bigint <= last_key::bigint) else false end
     else (first_key is null or key >= first_key) and (last_key is null or key <= last_key) end
+$$;
+
+-- name: units_of_backfill
+-- How many units of a backfill are not done, and how many of them are held: those that it has made, and as long as it has not ended
+-- those that were there before it came to their partitions.
+create function weft.units_of_backfill(b weft.live_backfill, out units int, out held int) language sql stable as $$
+  select count(*), count(*) filter (where u.state = 'held') from weft.live_unit u
+  where u.live_job_id = b.live_job_id and u.state <> 'done' and (u.backfill_id = b.id
+    or b.ended_at is null and u.id < b.last_unit and u.kind in ('partition', 'bootstrap') and weft.key_is_within(u.lane, b.first_key, b.last_key))
 $$;
 
 -- name: advance_backfill
@@ -227,8 +248,8 @@ begin
     b.next_key := key;
     count := count + 1;
   end loop;
-  update weft.live_backfill o set next_key = b.next_key, made = o.made + count,
-    ended_at = case when count = 0 and open_units = 0 then weft.now() end
+  update weft.live_backfill o set next_key = b.next_key, made = o.made + count, last_unit = case when count > 0 then weft.next_id() else o.last_unit end,
+    ended_at = case when count = 0 and (weft.units_of_backfill(b)).units = 0 then weft.now() end
   where o.id = b.id;
   if count > 0 then
     perform weft.hint_live();

@@ -132,7 +132,7 @@ create index dag_version_dataset_version on weft.dag_version_dataset (version_id
 -- name: live_input
 -- What a live job reads: a version of a dataset, and up to which of its writes all have become units. While `routed_write` is
 -- null, what stood at `boot_write` becomes units, partition by partition. An input from outside of the DAG has the version that
--- is current.
+-- is current; then `left_ids` are those whose partitions are looked through too: what the current one does not have any more.
 create table weft.live_input (
   live_job_id bigint not null,
   place int not null,
@@ -143,6 +143,7 @@ create table weft.live_input (
   routed_write bigint,
   boot_write bigint,
   boot_after text collate "C",
+  left_ids bigint[] not null default '{}',
   primary key (live_job_id, place),
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade,
   foreign key (org_id, dataset_id) references weft.dataset (org_id, id)
@@ -229,7 +230,7 @@ create table weft.live_unit (
   task_id bigint,
   -- Whether it is of what stood there when the job began: until none of these is left, the job has not caught up.
   is_boot boolean not null default false,
-  -- The backfill that has made it.
+  -- The backfill that has made it, while nobody else wants it.
   backfill_id bigint,
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
@@ -439,7 +440,8 @@ begin
   select * into strict i from weft.live_input n where n.live_job_id = l.id and n.place = at_place;
   select d.name, d.current_id into strict named, current from weft.dataset d where d.id = i.dataset_id;
   if not i.is_internal and current is distinct from i.version_id then
-    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null
+    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null,
+      left_ids = case when l.strategy = 'partition' and i.version_id is not null then n.left_ids || i.version_id else '{}' end
     where n.live_job_id = l.id and n.place = at_place returning * into i;
   end if;
   if i.version_id is null then
@@ -451,19 +453,21 @@ begin
       i.boot_write := v.last_write;
     end if;
     with standing as materialized (
-      select p.partition_key as key from weft.dataset_partition p
-      where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
+      select distinct k.key from unnest(v.id || i.left_ids) as o (id) cross join lateral (
+        select p.partition_key as key from weft.dataset_partition p
+        where p.version_id = o.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room) k
+      order by k.key limit room
     ), added as (
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since, is_boot)
       select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
         case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
         json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now(), true
       from standing s order by s.key
-      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true, said = excluded.said, backfill_id = null
     )
     select count(*), max(s.key) into made, last_key from standing s;
     update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
-      routed_write = case when made < room then i.boot_write end
+      routed_write = case when made < room then i.boot_write end, left_ids = case when made < room then '{}' else n.left_ids end
     where n.live_job_id = l.id and n.place = at_place;
     return case when made < room then null else made end;
   end if;
@@ -481,7 +485,7 @@ begin
       select l.org_id, l.id, t.key, 'partition', 'partition:' || t.key,
         json_build_object('dataset', named, 'version', v.number, 'write', t.number, 'partitions', array[t.key]), t.since
       from touched t order by t.number, t.key
-      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set said = excluded.said
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set said = excluded.said, backfill_id = null
     )
     select count(*), max(w.number) into made, last from written w;
   else
