@@ -210,6 +210,8 @@ IN_OTHER_WORDS = {
 
 # The commands by which routes are reached that are no calls of the client.
 OTHER_ROUTES = {
+    "GET /api/v1/datasets/{name}/diff/rows": "weft datasets diff",
+    "GET /api/v1/datasets/{name}/sample": "weft datasets sample",
     "GET /api/v1/jobs/stream": "weft jobs list",
     "GET /api/v1/jobs/{job_id}/result": "weft jobs result",
     "GET /api/v1/jobs/{job_id}/stream": "weft jobs events",

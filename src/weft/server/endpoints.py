@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any
@@ -114,7 +114,7 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
         state: State = request.app.state.weft
-        _check_once(request, given.get("query"))
+        check_once(request, given.get("query"))
         if not takes_body:
             await _check_nothing(request)
         asked = _arguments(operation, parameters, given)
@@ -200,13 +200,14 @@ async def _check_nothing(request: Request) -> None:
         raise InvalidInput(name, "there is no such field here, so nothing was done: the call takes no body")
 
 
-def _check_once(request: Request, query: Any) -> None:
+def check_once(request: Request, query: Any = None, *, several: Container[str] = ()) -> None:
     """Refuse a parameter of the address that is there several times and stands for one value."""
     sent = request.query_params
     if len(sent) == len(sent.multi_items()):
         return
     for name in sent:
-        if len(sent.getlist(name)) > 1 and not isinstance(getattr(query, name, None), (list, dict)):
+        is_list = name in several or isinstance(getattr(query, name, None), (list, dict))
+        if len(sent.getlist(name)) > 1 and not is_list:
             raise InvalidInput(name, "is there twice: give it once")
 
 
