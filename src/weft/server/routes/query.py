@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect
 
 from weft.catalog.model import Principal
 from weft.contract.bounds import Text
@@ -65,9 +67,8 @@ async def query(
     """Answer with the rows of a query, piece by piece."""
     with seeing(who.sees):
         datasets = datasets_of(request, who)
-        return await streamed(
-            datasets.query(body.sql, format=body.format, as_of=body.as_of), aiter, MEDIA_TYPES[body.format]
-        )
+        lent = datasets.query(body.sql, format=body.format, as_of=body.as_of)
+        return await streamed(request, lent, aiter, MEDIA_TYPES[body.format])
 
 
 def datasets_of(request: Request, who: Principal) -> Datasets:
@@ -77,16 +78,36 @@ def datasets_of(request: Request, who: Principal) -> Datasets:
 
 
 async def streamed(
-    lent: AbstractAsyncContextManager[QueryAnswer], told: Callable[[QueryAnswer], AsyncIterator[bytes]], media_type: str
-) -> StreamingResponse:
+    request: Request, lent: AbstractAsyncContextManager[QueryAnswer],
+    told: Callable[[QueryAnswer], AsyncIterator[bytes]], media_type: str,
+) -> StreamingResponse:  # fmt: skip
     """Answer with what is told of a query, as it is computed; what is wrong with the query is raised before."""
     stack = AsyncExitStack()
     try:
-        answer = await stack.enter_async_context(lent)
+        answer = await _unless_left(request, stack.enter_async_context(lent))
     except BaseException:
         await stack.aclose()
         raise
     return StreamingResponse(_pieces(stack, told(answer)), media_type=media_type)
+
+
+async def _unless_left(request: Request, begun: Coroutine[Any, Any, QueryAnswer]) -> QueryAnswer:
+    """Return the answer once it begins; a query whose asker has left by then is ended, as nothing would tell it."""
+    beginning, leaving = asyncio.create_task(begun), asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait((beginning, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not beginning.done():
+            raise ClientDisconnect
+        return await beginning
+    finally:
+        for each in (beginning, leaving):
+            each.cancel()
+        await asyncio.gather(beginning, leaving, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _pieces(stack: AsyncExitStack, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -104,7 +104,7 @@ async def sample(
         yield last.removesuffix(b",") + b"]}"
 
     with seeing(who.sees):
-        return await streamed(datasets_of(request, who).query(sample_query(name, limit)), told, _JSON)
+        return await streamed(request, datasets_of(request, who).query(sample_query(name, limit)), told, _JSON)
 
 
 @router.get(
@@ -135,7 +135,7 @@ async def diff_rows(
                 has_begun = True
             yield b"]}" if has_begun else _head(asked.answer([])) + b"]}"
 
-        return await streamed(datasets.query(asked.sql), told, _JSON)
+        return await streamed(request, datasets.query(asked.sql), told, _JSON)
 
 
 def _head(found: sdk.RowDiff) -> bytes:
