@@ -94,6 +94,7 @@ LOOKS = {
         datasets sample orders | datasets sample orders@1.1 --limit 1 | datasets sample nothing
         datasets diff orders | datasets diff orders@1.2 orders@1.1 --rows --key value | datasets diff orders@1.1
         datasets diff orders --key value | datasets diff orders --rows --key x | datasets diff nothing
+        datasets sample prices | datasets diff prices --rows | query select/**/*/**/from/**/prices
         lineage orders | lineage orders --up --svg | lineage orders --down --mermaid | lineage orders.value
         lineage orders@1.1 --depth 1 | lineage nothing | lineage orders.x | lineage orders --svg --mermaid
         datasets delete orders | datasets delete nothing | datasets register theirs /etc | datasets undelete nothing
@@ -209,6 +210,8 @@ IN_OTHER_WORDS = {
 
 # The commands by which routes are reached that are no calls of the client.
 OTHER_ROUTES = {
+    "GET /api/v1/datasets/{name}/diff/rows": "weft datasets diff",
+    "GET /api/v1/datasets/{name}/sample": "weft datasets sample",
     "GET /api/v1/jobs/stream": "weft jobs list",
     "GET /api/v1/jobs/{job_id}/result": "weft jobs result",
     "GET /api/v1/jobs/{job_id}/stream": "weft jobs events",
@@ -292,6 +295,7 @@ def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
 async def _written(url: str, home: Path) -> None:
     async with weft.Client(settings=weft.Settings.load(environ={}, database_url=url, home=home)) as client:
         await written(client, "orders", 1, 2)
+        await written(client, "prices", 0.5, 1.5)
 
 
 def _listed(text: str) -> list[str]:
@@ -316,6 +320,7 @@ def test_what_looks_prints_the_same_through_a_server(scene: Scene, kind: str) ->
         code, printed, complaint = _answer(scene.direct, words)
         other_code, other_printed, other_complaint = _answer(scene.remote, words)
         assert (other_code, other_complaint) == (code, complaint), command
+        assert "this is an error in Weft" not in complaint, command
         documents = [
             [_scrubbed(json.loads(line)) for line in text.splitlines() if line] for text in (other_printed, printed)
         ]

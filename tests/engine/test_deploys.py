@@ -474,6 +474,26 @@ async def test_a_plan_tells_who_reads_what_is_built_anew(scene: Scene) -> None:
     ]
 
 
+async def test_a_plan_tells_who_reads_what_goes_back_to_an_earlier_version(scene: Scene) -> None:
+    copied = {
+        "activation": "reactive", "operator": "nobody", "execution_strategy": "PerUpdate", "inputs": ["scaled"],
+        "outputs": ["copied"],
+    }  # fmt: skip
+    async with scene.running():
+        await scene.client.live.deploy(market())
+        await scene.client.live.deploy({"dag": "reader", "jobs": {"copy": copied}})
+        await scene.tick(1)
+        await scene.settled()
+        done = await scene.client.live.deploy(market(3))
+        await scene.client.live.wait("market", done.version, timeout=60)
+    assert (await scene.client.live.plan(market(3))).touched == ()
+    plan = await scene.client.live.plan(market())
+    assert [(each.name, each.action, each.version) for each in plan.datasets if each.name == "scaled"] == [
+        ("scaled", "reused", 1)
+    ]
+    assert [(each.name, each.node, each.dataset) for each in plan.touched] == [("reader", "copy", "scaled")]
+
+
 async def test_a_plan_tells_which_workflows_have_read_what_is_built_anew_and_when_they_begin(scene: Scene) -> None:
     @scene.registry.task(name="sum")
     async def total(ctx: weft.Context) -> None:

@@ -190,7 +190,7 @@ async def test_partitions_are_computed_anew_and_only_these(scene: Scene) -> None
         after = {part.key: part.write for part in await scene.client.datasets.partitions("scaled")}
         assert {key for key in after if after[key] != before[key]} == {"mon", "wed"}
         assert (await scene.client.datasets.state("scaled")).version == 1
-        with pytest.raises(weft.InvalidInput, match="ticks has no partition 'sun'"):
+        with pytest.raises(weft.InvalidInput, match="no partition 'sun'; `weft datasets partitions ticks` lists"):
             await live.rematerialize("market", "scaled", partitions=["mon", "sun"])
         with pytest.raises(weft.InvalidInput, match="ticks is a source"):
             await live.rematerialize("market", "ticks", partitions=["mon"])

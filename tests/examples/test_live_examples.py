@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -62,6 +63,12 @@ def until(look: Any, seconds: float = 90) -> None:
         time.sleep(0.1)
 
 
+def asked_in_header(path: Path) -> list[str]:
+    """Return the queries that the header of an example shows."""
+    lines = [shlex.split(line[1:]) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#   ")]
+    return [words[2] for words in lines if words[:2] == ["weft", "query"]]
+
+
 def written(env: dict[str, str], dataset: str) -> bool:
     return bool(json.loads(weft(env, "datasets", "show", dataset, "--json"))["rows"])
 
@@ -108,6 +115,7 @@ def test_a_feed_is_followed_aggregated_and_alerted_about(env: dict[str, str], tm
             assert begins > 0
             until(lambda: written(env, "alerts"))
             until(lambda: query(env, "select count(*) as n from alerts where state = 'firing'") == [{"n": begins}])
+            assert all([query(env, sql) for sql in asked_in_header(FOLDER / "market.yaml")])
             drawn = weft(env, "lineage", "candles.high", "--up")
             assert [line.split()[1] for line in drawn.splitlines()] == ["ticks.price", "candles.high"]
 

@@ -80,6 +80,8 @@ OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/workflows/{which:name}/graph"): including(Access.READER),
     ("POST", "/api/v1/workflows/validate"): including(Access.READER),
     ("POST", "/api/v1/query"): including(Access.READER),
+    ("GET", "/api/v1/datasets/{name:name}/sample"): including(Access.READER),
+    ("GET", "/api/v1/datasets/{name:name}/diff/rows"): including(Access.READER),
     ("POST", "/api/v1/jobs/graph"): including(Access.WRITER),
     ("POST", "/api/v1/jobs/{job_id}/add"): including(Access.WRITER),
 }

@@ -212,6 +212,20 @@ async def test_a_definition_is_pushed_as_its_file_and_shown_with_or_without_its_
     )
 
 
+async def test_a_live_dag_is_planned_and_deployed_as_its_file(http: httpx.AsyncClient, client: weft.Client) -> None:
+    job = b"{activation: source, operator: o, source: {kind: interval, every: 1h}, outputs: [q]}"
+    dag = b"dag: market\njobs:\n  q: " + job
+    file = {"content": dag, "headers": {"content-type": "application/yaml"}}
+    planned = await http.post("/api/v1/live/deploys/plan", **file)
+    assert (planned.status_code, planned.json()["dag"]) == (200, "market")
+    assert (await http.post("/api/v1/live/deploys/plan?message=no", **file)).json()["code"] == "invalid_input"
+    assert (await http.post("/api/v1/live/deploys?tag=no", **file)).json()["code"] == "invalid_input"
+    assert await client.live.list() == []
+    done = await http.post("/api/v1/live/deploys?message=as%20a%20file", **file)
+    assert (done.status_code, done.json()["version"]) == (201, 1)
+    assert [each.message for each in await client.live.history("market")] == ["as a file"]
+
+
 async def test_a_path_is_only_that_of_what_is_most_special(http: httpx.AsyncClient) -> None:
     await http.post("/api/v1/workflows", json={"definition": FLOW, "tag": "etl/undo"})
     for method, path, allowed in (

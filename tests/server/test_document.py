@@ -26,6 +26,7 @@ from weft.flow.diff import Diff
 from weft.jobs.model import JobPage
 from weft.queue.model import Page
 from weft.remote.client import RemoteClient
+from weft.server.endpoints import FILES
 from weft.server.notes import operations
 from weft.server.problems import Problem
 
@@ -224,7 +225,7 @@ def _check_call(operation: Operation) -> None:
     schemas = {
         each["name"]: (each["schema"], each.get("required", False))
         for each in told.get("parameters", ())
-        if each["name"] not in _ONCE and not (operation.call == "workflows.push" and each["in"] == "query")
+        if each["name"] not in _ONCE and not (operation.call in FILES and each["in"] == "query")
     }
     content = told.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     if content is not None:

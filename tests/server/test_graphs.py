@@ -208,6 +208,20 @@ async def test_a_definition_is_looked_at_as_its_file_has_it_and_read_as_strictly
     assert (await looked_at(file, "application/yaml", "?tag=other"))[0] == 422
 
 
+async def test_a_live_dag_is_looked_at_as_a_workflow_is(http: httpx.AsyncClient) -> None:
+    job = {"activation": "source", "operator": "python", "source": {"kind": "interval", "every": "1h"}}
+    job |= {"config": {"handler": "h"}, "outputs": ["ticks"]}
+    for more, sound, problem in (({}, True, None), ({"update_strategy": "append"}, False, "missing")):
+        dag = {"dag": "market", "jobs": {"ticks": job | more}}
+        as_file = {"content": yaml.safe_dump(dag).encode(), "headers": {"content-type": "application/yaml"}}
+        for sent in ({"json": {"definition": dag}}, as_file):
+            told = (await http.post("/api/v1/workflows/validate", **sent)).json()
+            assert (told["is_valid"], [each["code"] for each in told["problems"]]) == (
+                sound,
+                [problem] if problem else [],
+            )
+
+
 async def test_a_result_is_returned_as_it_is_kept_and_nothing_while_there_is_none(
     client: weft.Client, http: httpx.AsyncClient, handlers: Handlers
 ) -> None:

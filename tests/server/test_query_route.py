@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pyarrow as pa
 import pytest
@@ -75,3 +77,11 @@ async def test_a_client_of_a_server_asks_as_one_of_the_database(client: weft.Cli
             async for _ in answer:
                 break
         assert await far.datasets.sample("orders") == [{"value": 2}]
+
+
+async def test_a_query_whose_asker_has_left_before_the_first_row_is_ended(http: httpx.AsyncClient) -> None:
+    endless = {"sql": "select count(*) from range(100000000000) a, range(100000) b"}
+    gone = await asyncio.gather(*(http.post(PATH, json=endless, timeout=3) for _ in range(6)), return_exceptions=True)
+    assert {type(each) for each in gone} == {httpx.ReadTimeout}
+    # As many as run at once were asked for, and more: whoever comes now has his turn all the same.
+    assert (await http.post(PATH, json={"sql": "select 1 as one"}, timeout=20)).text == '{"one":1}\n'

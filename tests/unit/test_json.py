@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 import pydantic
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 
 from weft.core.checks import check_text
 from weft.core.errors import InvalidInput
-from weft.core.json import MAX_DEPTH, blob_reference, decode, encode, referenced_blob
+from weft.core.json import MAX_DEPTH, blob_reference, decode, encode, exact, referenced_blob
 
 
 class Colour(enum.Enum):
@@ -233,3 +235,9 @@ def test_any_other_text_is_a_name(value: str) -> None:
         return
     if "\x00" not in value:
         assert check_text(value, "name", 10) == value
+
+
+@given(st.lists(st.decimals(allow_nan=False, allow_infinity=False) | st.integers() | st.booleans() | st.text()))
+def test_numbers_of_rows_are_written_as_they_are(values: list[Any]) -> None:
+    written = orjson.dumps(exact([{"row": values}])).decode()
+    assert json.loads(written, parse_float=Decimal) == [{"row": values}]

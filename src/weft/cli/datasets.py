@@ -155,10 +155,11 @@ def sample(
     """Show a few rows of a dataset; `weft query` asks for more."""
     from weft.cli.output import print_json
     from weft.cli.query import print_rows
+    from weft.core.json import exact
 
     rows = call(lambda client: client.datasets.sample(dataset, limit=limit))
     if as_json:
-        print_json({"dataset": dataset, "rows": rows})
+        print_json({"dataset": dataset, "rows": exact(rows)})
         return
     print_rows(rows)
 
@@ -188,13 +189,14 @@ def diff(
     from weft.cli.dataset_diff import print_diff, print_row_diff
     from weft.cli.output import as_record, print_json
     from weft.core.errors import InvalidInput
+    from weft.core.json import exact
 
     if key and not rows:
         raise InvalidInput("--key", "is for --rows: add that")
     found = call(lambda client: client.datasets.diff(old, new, limit=limit))
     changed = call(lambda client: client.datasets.diff_rows(old, new, key=key or None, limit=limit)) if rows else None
     if as_json:
-        print_json(as_record(found) | ({} if changed is None else {"rows": as_record(changed)}))
+        print_json(as_record(found) | ({} if changed is None else {"rows": exact(as_record(changed))}))
         return
     print_diff(found)
     if changed is not None:

@@ -30,7 +30,7 @@ _DAGS = Listing(
 )  # fmt: skip
 _JOBS = Listing(
     "jobs",
-    ("JOB~", "STATE", "", "OPERATOR~", "OPEN>", "HELD>", "LAG>", "NEXT", "DONE>", "FAILED>", "WRITES~", "ERROR~"),
+    ("JOB~", "STATE", "", "OPERATOR~", "OPEN>", "HELD>", "LAG>", "NEXT", "DONE>", "FAILED>", "WRITES~", "LAST ERROR~"),
     "no jobs", key="cursor", by="after",
 )  # fmt: skip
 _UNITS = Listing(

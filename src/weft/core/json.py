@@ -139,6 +139,16 @@ def readable(text: str) -> Json:
         return text
 
 
+def exact(value: Json) -> Json:
+    """Return a value in which orjson writes each number as it is: decimals, and integers beyond 64 bits."""
+    if isinstance(value, dict):
+        return {key: exact(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [exact(item) for item in value]
+    is_large = isinstance(value, int) and not _INT_MIN <= value <= _INT_MAX
+    return orjson.Fragment(str(value)) if is_large or isinstance(value, Decimal) else value
+
+
 def blob_reference(digest: str, size: int) -> str:
     """Return the JSON text that stands in the database for a value kept in the blob storage."""
     return f'{BLOB_MARK}"{digest}","size":{size}}}'

@@ -50,6 +50,10 @@ class LiveBackfill:
     actor: str
 
 
+def _look(source: Record) -> str:
+    return f"`weft datasets partitions {source['name']}` lists them"
+
+
 async def rematerialize(
     conn: type_Connection, org_id: int, dag: str, job: str, partitions: Sequence[str], actor: str,
     dataset: str | None = None,
@@ -60,7 +64,7 @@ async def rematerialize(
     found, source = await _input(conn, org_id, dag, job, dataset)
     unknown = [row["key"] for row in await conn.fetch(SQL.unknown_partitions, org_id, source["version_id"], keys)]
     if unknown:
-        raise InvalidInput("partitions", f"{source['name']} has no partition {unknown[0]!r}")
+        raise InvalidInput("partitions", f"{source['name']} has no partition {unknown[0]!r}; {_look(source)}")
     await conn.fetchval(SQL.lock_job, org_id, found["id"])
     count: int = await conn.fetchval(SQL.compute_partitions, org_id, found["id"], source["place"], keys)
     told = {"partitions": keys[:100], "count": len(keys)}
@@ -85,7 +89,7 @@ async def backfill(
     found, source = await _input(conn, org_id, dag, job, dataset)
     count = await conn.fetchval(SQL.count_partitions, org_id, source["version_id"], first, last)
     if not count:
-        raise InvalidInput("first", f"{source['name']} has no partition there")
+        raise InvalidInput("first", f"{source['name']} has no partition there; {_look(source)}")
     if dry_run:
         now = await conn.fetchval(SQL.now)
         return LiveBackfill(0, found["name"], first, last, at_once, count, 0, 0, 0, now, None, None, actor)

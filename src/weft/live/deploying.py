@@ -159,8 +159,8 @@ async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wante
     versions = {row["name"]: row["number"] for row in found}
     current = {each: row["version"] for each, row in rows.items()}
     planned = plan_datasets(jobs, hashes, before, versions, current)
-    rebuilt = [each.name for each in planned if each.action == "rebuilt"]
-    readers = await conn.fetch(SQL.readers, org_id, rebuilt, name, _roles(wanted.sees))
+    others = [each.name for each in planned if each.action == "rebuilt" or each.version != current.get(each.name)]
+    readers = await conn.fetch(SQL.readers, org_id, others, name, _roles(wanted.sees))
     is_seen = {each: row["is_seen"] for each, row in rows.items()}
     is_new = any(each.action in ("new", "changed") for each in job_plans)
     plan = DeployPlan(

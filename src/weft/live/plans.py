@@ -60,7 +60,7 @@ class InputPlan:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Who reads a dataset that is built anew: a job of another live DAG, or a node of a workflow with its schedule."""
+    """Who reads a dataset that gets another version: a job of another live DAG, or a node of a workflow."""
 
     kind: str
     name: str

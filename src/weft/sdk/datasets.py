@@ -42,6 +42,12 @@ class QueryAnswer(Protocol):
         ...
 
 
+def sample_query(name: str, limit: int) -> str:
+    """Return the query for a few rows of a dataset."""
+    named = str(read_name(name)).replace('"', '""')
+    return f'select * from "{named}" limit {check_number(limit, "limit", 1, 1000)}'
+
+
 class Datasets:
     """What is done with datasets; `Client.datasets`. A name may say which state: ``orders@3``, ``orders@3.12``."""
 
@@ -253,9 +259,7 @@ class Datasets:
 
             print(await client.datasets.sample("orders", limit=3))
         """
-        named = str(read_name(name)).replace('"', '""')
-        sql = f'select * from "{named}" limit {check_number(limit, "limit", 1, 1000)}'
-        async with self.query(sql) as answer:
+        async with self.query(sample_query(name, limit)) as answer:
             return [row async for row in answer.records()]
 
     async def lineage(self, name: str, *, direction: str = "both", depth: int = 5, limit: int = 200) -> Lineage:

@@ -32,6 +32,7 @@ from weft.server.routes import (
     me,
     query,
     results,
+    rows,
     sessions,
     streams,
     task,
@@ -50,7 +51,7 @@ def _routes() -> list[BaseRoute]:
     """Return the routes of all operations, which are the same for every app of a process."""
     router = APIRouter()
     # Before what may stand for any name.
-    for routes in (streams, definitions, results, graphs, query):
+    for routes in (streams, definitions, results, graphs, query, rows):
         router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)

@@ -29,6 +29,18 @@ nodes:
   END: {type: end}
 """,
 }
+DAG_FILE = {
+    "schema": {"type": "string", "description": "The live DAG."},
+    "example": """dag: market
+jobs:
+  quotes:
+    activation: source
+    operator: python
+    source: {kind: cron, schedule: "*/5 * * * *"}
+    config: {handler: "market:quotes"}
+    outputs: [quotes]
+""",
+}
 # What may stand in the address beside a definition that is sent as it is.
 BESIDE = ("tag", "message")
 

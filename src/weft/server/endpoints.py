@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ from weft.sdk.client import Client
 from weft.sdk.session import acting_as, seeing
 from weft.sdk.values import as_kept
 from weft.server import progress
-from weft.server.bodies import BESIDE, FILE, YAML, DefinitionRoute, JsonRoute
+from weft.server.bodies import BESIDE, DAG_FILE, FILE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
 from weft.server.idempotency import Answered, Kept, once
 from weft.server.paths import PREFIX
@@ -40,6 +40,8 @@ IfMatch = Annotated[str | None, Header(description="ETags at which the tag is ex
 IfNoneMatch = Annotated[str | None, Header(description="ETags of what the caller has, or *; if it is that, 304.")]
 _TAGGED = frozenset({"workflows.tag", "workflows.show"})
 _JSON = "application/json"
+# Calls that take a definition as its file has it, and what such a file looks like.
+FILES: Mapping[str, Mapping[str, Any]] = {"workflows.push": FILE, "live.deploy": DAG_FILE, "live.plan": DAG_FILE}
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
@@ -90,21 +92,22 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         responses=told | refusals(),
         response_class=Response,
         openapi_extra=_extra(operation),
-        route_class_override=DefinitionRoute if operation.call == "workflows.push" else JsonRoute,
+        route_class_override=DefinitionRoute if operation.call in FILES else JsonRoute,
         tags=[operation.path.split("/")[1]],
     )
 
 
 def _extra(operation: Operation) -> dict[str, Any] | None:
     """Return what FastAPI does not know of an operation: a definition may be sent as its file has it."""
-    if operation.call != "workflows.push":
+    if operation.call not in FILES:
         return None
     said = {each.name: each.said for each in operation.parameters}
     beside = [
         {"name": name, "in": "query", "description": said[name], "schema": {"type": "string", "minLength": 1}}
         for name in BESIDE
+        if name in said
     ]
-    return {"requestBody": {"content": {YAML: FILE}}, "parameters": beside}
+    return {"requestBody": {"content": {YAML: FILES[operation.call]}}, "parameters": beside}
 
 
 def _endpoint(operation: Operation) -> Callable[..., Any]:
@@ -114,7 +117,7 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
         state: State = request.app.state.weft
-        _check_once(request, given.get("query"))
+        check_once(request, given.get("query"))
         if not takes_body:
             await _check_nothing(request)
         asked = _arguments(operation, parameters, given)
@@ -200,13 +203,14 @@ async def _check_nothing(request: Request) -> None:
         raise InvalidInput(name, "there is no such field here, so nothing was done: the call takes no body")
 
 
-def _check_once(request: Request, query: Any) -> None:
+def check_once(request: Request, query: Any = None, *, several: Container[str] = ()) -> None:
     """Refuse a parameter of the address that is there several times and stands for one value."""
     sent = request.query_params
     if len(sent) == len(sent.multi_items()):
         return
     for name in sent:
-        if len(sent.getlist(name)) > 1 and not isinstance(getattr(query, name, None), (list, dict)):
+        is_list = name in several or isinstance(getattr(query, name, None), (list, dict))
+        if len(sent.getlist(name)) > 1 and not is_list:
             raise InvalidInput(name, "is there twice: give it once")
 
 

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from weft.contract.operations import Access
 from weft.core.errors import InvalidDefinition
 from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
+from weft.flow.live.validation import check_dag
+from weft.flow.structure import is_dag
 from weft.flow.validation import check_document
 from weft.sdk.workflows import document_of
 from weft.server import paths
@@ -116,7 +118,8 @@ def _drawn(data: Any, form: Form) -> str | bytes:
 
 @router.post(
     "/workflows/validate", name="workflows.validate", operation_id="workflows_validate", response_class=Response,
-    summary="Tell all that is wrong with a definition; nothing is kept.", description="Takes the role `reader`.",
+    summary="Tell all that is wrong with a definition, of a workflow or a live DAG; nothing is kept.",
+    description="Takes the role `reader`.",
     responses={200: {"model": Validated, "description": "What is wrong with it."}, **refusals()},
     openapi_extra={"requestBody": {"content": {YAML: _ANY_FILE}}},
 )  # fmt: skip
@@ -130,6 +133,8 @@ async def validate(who: Who, body: Annotated[ValidateRequest, Body()]) -> Respon
 
 def _problems(definition: str | dict[str, Any]) -> list[dict[str, object]]:
     try:
-        return [each.to_json() for each in check_document(document_of(definition)).problems]
+        document = document_of(definition)
+        checked = check_dag(document) if is_dag(document.data) else check_document(document)
+        return [each.to_json() for each in checked.problems]
     except InvalidDefinition as problem:
         return [each.to_json() for each in problem.problems]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect
 
+from weft.catalog.model import Principal
 from weft.contract.bounds import Text
 from weft.contract.operations import Access
 from weft.contract.wire import Moment
 from weft.core.errors import WeftError
 from weft.data.query_model import LONGEST_SQL, MEDIA_TYPES
-from weft.sdk.datasets import QueryAnswer
+from weft.sdk.datasets import Datasets, QueryAnswer
 from weft.sdk.session import seeing
 from weft.server.bodies import JsonRoute
 from weft.server.credentials import admitted
@@ -62,22 +65,55 @@ async def query(
     body: Annotated[AskedQuery, Body(openapi_examples={"usual": {"value": {"sql": "select 1 as one"}}})],
 ) -> Response:  # fmt: skip
     """Answer with the rows of a query, piece by piece."""
+    with seeing(who.sees):
+        datasets = datasets_of(request, who)
+        lent = datasets.query(body.sql, format=body.format, as_of=body.as_of)
+        return await streamed(request, lent, aiter, MEDIA_TYPES[body.format])
+
+
+def datasets_of(request: Request, who: Principal) -> Datasets:
+    """Return what is done with the datasets of the org that the request is from."""
     state: State = request.app.state.weft
+    return state.client_of(who).datasets
+
+
+async def streamed(
+    request: Request, lent: AbstractAsyncContextManager[QueryAnswer],
+    told: Callable[[QueryAnswer], AsyncIterator[bytes]], media_type: str,
+) -> StreamingResponse:  # fmt: skip
+    """Answer with what is told of a query, as it is computed; what is wrong with the query is raised before."""
     stack = AsyncExitStack()
     try:
-        with seeing(who.sees):
-            lent = state.client_of(who).datasets.query(body.sql, format=body.format, as_of=body.as_of)
-            answer = await stack.enter_async_context(lent)
+        answer = await _unless_left(request, stack.enter_async_context(lent))
     except BaseException:
         await stack.aclose()
         raise
-    return StreamingResponse(_pieces(stack, answer), media_type=MEDIA_TYPES[body.format])
+    return StreamingResponse(_pieces(stack, told(answer)), media_type=media_type)
 
 
-async def _pieces(stack: AsyncExitStack, answer: QueryAnswer) -> AsyncIterator[bytes]:
+async def _unless_left(request: Request, begun: Coroutine[Any, Any, QueryAnswer]) -> QueryAnswer:
+    """Return the answer once it begins; a query whose asker has left by then is ended, as nothing would tell it."""
+    beginning, leaving = asyncio.create_task(begun), asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait((beginning, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not beginning.done():
+            raise ClientDisconnect
+        return await beginning
+    finally:
+        for each in (beginning, leaving):
+            each.cancel()
+        await asyncio.gather(beginning, leaving, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _pieces(stack: AsyncExitStack, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async with stack:
         try:
-            async for piece in answer:
+            async for piece in pieces:
                 yield piece
         except WeftError as problem:
             # The beginning is sent: that the rest is missing is told by the end of the connection.
