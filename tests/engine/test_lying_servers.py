@@ -19,6 +19,7 @@ from engine_scene import MakeClient
 
 import weft
 from liars import Liar, answer
+from live_scene import until
 from operator_scene import OperatorScene
 from weft.worker.operators.fetching import LARGEST, guarded_client
 from weft.worker.registry import Registry
@@ -123,3 +124,17 @@ def _certificate(folder: Path, name: str) -> str:
     file = folder / "certificate.pem"
     file.write_bytes(made.public_bytes(form) + secret)
     return str(file)
+
+async def test_a_source_that_fetches_looks_as_often_as_it_is_told_by_now(
+    near: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(near, conn, registry)
+    async with Liar(answer(_ROWS)).serve() as liar:
+        # Deployed with a rest of hours, by now one of moments.
+        await scene.job(
+            "fetched", "http_fetch", {"url": f"{liar.url}/rows"}, output="fetched",
+            source={"kind": "continuous", "manner": '{"kind": "continuous", "poll": 0.01}'},
+            document={"source": {"kind": "continuous", "poll": 3600}},
+        )  # fmt: skip
+        async with weft.Worker(client=near, registry=registry), weft.Orchestrator(client=near):
+            await until(lambda: len(liar.asked) > 3)
