@@ -125,6 +125,7 @@ def _certificate(folder: Path, name: str) -> str:
     file.write_bytes(made.public_bytes(form) + secret)
     return str(file)
 
+
 async def test_a_source_that_fetches_looks_as_often_as_it_is_told_by_now(
     near: weft.Client, conn: Conn, registry: Registry
 ) -> None:

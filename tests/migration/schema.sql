@@ -2502,11 +2502,15 @@ begin
       raise exception '%', crowded using errcode = 'WF008';
     end if;
   end loop;
-  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-  select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
-    json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
-  from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-  where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
+  with taken as (
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+    select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
+      json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
+    from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+    where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing
+    returning substr(dedupe_key, 7)::bigint as event_id
+  )
+  update weft.event e set sources = t.count from (select event_id, count(*)::int as count from taken group by event_id) t where e.id = t.event_id;
   if found then
     perform weft.hint_live();
   end if;
@@ -4201,6 +4205,27 @@ begin
   return ids;
 end $$;
 
+CREATE TABLE weft.event (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    payload jsonb NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    answered integer DEFAULT 0 NOT NULL,
+    actor text,
+    idempotency_key text,
+    sources integer DEFAULT 0 NOT NULL,
+    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
+);
+
+CREATE FUNCTION weft.sources_of_event(event bigint) RETURNS integer
+    LANGUAGE sql STRICT
+    BEGIN ATOMIC
+ SELECT e.sources
+    FROM weft.event e
+   WHERE (e.id = sources_of_event.event);
+END;
+
 CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text, has_key boolean)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -4480,18 +4505,6 @@ begin
   update weft.task set state = 'pending', reason = 'concurrency_key' where id = any (parked);
   return cardinality(ready);
 end $$;
-
-CREATE TABLE weft.event (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    name text NOT NULL,
-    payload jsonb NOT NULL,
-    at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    answered integer DEFAULT 0 NOT NULL,
-    actor text,
-    idempotency_key text,
-    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
-);
 
 CREATE FUNCTION weft.tell_event(told weft.event, room integer, OUT answered integer, OUT last bigint) RETURNS record
     LANGUAGE plpgsql
