@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect
 
 from weft.contract.bounds import Text
 from weft.contract.operations import Access
@@ -67,11 +69,30 @@ async def query(
     try:
         with seeing(who.sees):
             lent = state.client_of(who).datasets.query(body.sql, format=body.format, as_of=body.as_of)
-            answer = await stack.enter_async_context(lent)
+            answer = await _unless_gone(request, stack.enter_async_context(lent))
     except BaseException:
         await stack.aclose()
         raise
     return StreamingResponse(_pieces(stack, answer), media_type=MEDIA_TYPES[body.format])
+
+
+async def _unless_gone(request: Request, begin: Coroutine[Any, Any, QueryAnswer]) -> QueryAnswer:
+    """Return what a query begins with; one that nobody waits for any more is ended, and gives its place to others."""
+    beginning, leaving = asyncio.create_task(begin), asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait([beginning, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not beginning.done():
+            raise ClientDisconnect
+        return beginning.result()
+    finally:
+        for each in (beginning, leaving):
+            each.cancel()
+        await asyncio.gather(beginning, leaving, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _pieces(stack: AsyncExitStack, answer: QueryAnswer) -> AsyncIterator[bytes]:
