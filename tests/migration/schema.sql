@@ -2459,9 +2459,10 @@ begin
      from (
        select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows
        from (
-         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part
+         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part,
+           sum(octet_length(c.said::text)) over (partition by c.lane order by c.place) / 1000000 as size
          from (select row_number() over () as place, %s as lane, (select to_json(r) from (select %s) r) as said from added a) c) n
-       group by n.lane, n.part order by min(n.place)) g
+       group by n.lane, n.part, n.size order by min(n.place)) g
      order by g.first', coalesce(lane, 'null::text'), coalesce(told, ''))
   using s.org_id, s.live_job_id;
   -- A transaction that was told of by NOTIFY cannot be prepared; and while there is more an orchestrator is on its way.
