@@ -83,7 +83,7 @@ def test_a_job_is_detached_paused_resumed_and_cancelled(cli: Cli, flow: str) -> 
     assert cli("jobs", "resume", job_id, code=5).startswith(f"weft: cannot resume job {job_id}")
     assert cli("jobs", "show", "1", code=4).startswith("weft: there is no job 1")
     sent = cli.json("events", "send", "file.arrived", "--payload", '{"path": "a"}')
-    assert sent == {"name": "file.arrived", "id": sent["id"], "answered": 0, "created": True}
+    assert sent == {"name": "file.arrived", "id": sent["id"], "answered": 0, "created": True, "sources": 0}
     assert cli("jobs", "approve", job_id, code=4).startswith(
         f"weft: there is no approval that job {job_id} waits for; see"
     )

@@ -156,6 +156,20 @@ async def test_a_query_copies_no_more_than_it_may(make_client: MakeClient, s3_bu
         await asked(bench.client, "select count(*) as n from orders")
 
 
+async def test_all_datasets_of_a_query_together_are_no_more_than_it_may_copy(
+    make_client: MakeClient, s3_bucket: S3Bucket
+) -> None:
+    bench = Bench(await make_client(data_url=s3_bucket.url, query_fetch="900"))
+    for _ in range(2):
+        await bench.write([{"id": 1}])
+    sizes = [len(data) for data in s3_bucket.objects().values()]
+    assert max(sizes) <= 900 < sum(sizes)
+    both = """select (select count(*) from "orders@1.1") + (select count(*) from "orders@1.2") as n"""
+    assert await asked(bench.client, """select count(*) as n from "orders@1.1\"""") == [{"n": 1}]
+    with pytest.raises(QueryLimitReached, match="WEFT_QUERY_FETCH"):
+        await asked(bench.client, both)
+
+
 async def test_an_endpoint_without_encryption_elsewhere_is_refused(
     make_client: MakeClient, s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

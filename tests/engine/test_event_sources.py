@@ -86,6 +86,22 @@ async def test_those_who_wait_are_answered_by_many_as_by_one(client: weft.Client
     assert await conn.fetchval("select answered from weft.event where id = $1", sent[1].id) == 1
 
 
+async def test_who_sends_is_told_how_many_sources_took_it(client: weft.Client, conn: Conn) -> None:
+    for name, match in (("all", None), ("big", '{"kind": "big"}')):
+        await _listening(conn, name, match=match)
+    sent = await client.jobs.send_event("order.created", {"kind": "big"}, idempotency_key="k")
+    assert (sent.sources, sent.answered, sent.created) == (2, 0, True)
+    # What the first was told, whatever has become of the sources since.
+    await conn.execute("update weft.live_source set is_listening = false")
+    again = await client.jobs.send_event("order.created", {"kind": "big"}, idempotency_key="k")
+    assert (again.id, again.sources, again.created) == (sent.id, 2, False)
+    await conn.execute("update weft.live_source set is_listening = true")
+    several = [NewEvent("order.created", {"kind": kind}) for kind in ("small", "big")] + [NewEvent("x", {})]
+    assert [each.sources for each in await client.jobs.send_events(several)] == [1, 2, 0]
+    told = await conn.fetchval("select detail ->> 'sources' from weft.audit where verb = 'send' order by id limit 1")
+    assert told == "2"
+
+
 async def test_a_source_that_is_full_takes_no_event_and_nothing_is_written(client: weft.Client, conn: Conn) -> None:
     full = await _listening(conn, "full", match='{"kind": "big"}', max_backlog=3)
     other = await _listening(conn, "other", max_backlog=100)

@@ -288,6 +288,30 @@ async def test_objects_of_a_bucket_are_units_as_soon_as_they_are_there(
     assert sorted(scene.seen) == sorted([*(f"{number:02}.csv" for number in range(12)), "03.csv"])
 
 
+async def test_what_stands_for_a_folder_of_a_bucket_is_no_file(
+    client: weft.Client, scene: Scene, bucket: S3Bucket
+) -> None:
+    for name in ("in/", "in/empty/", "in/full/", "in/full/a.csv", "in/really-empty"):
+        bucket.write(name, b"1" if name.endswith(".csv") else b"")
+    await scene.listen(f"{bucket.url}/in/**/*")
+    async with at_work(client, scene, bucket.url):
+        await until(lambda: len(scene.seen) == 2)
+        await scene.passes()
+    assert sorted(path for path, _ in scene.contents) == [
+        f"{bucket.url}/in/full/a.csv",
+        f"{bucket.url}/in/really-empty",
+    ]
+
+
+async def test_an_object_that_no_store_can_be_asked_for_is_told_of(
+    client: weft.Client, scene: Scene, bucket: S3Bucket
+) -> None:
+    bucket.write("in/a//b.csv", b"1")
+    await scene.listen(f"{bucket.url}/in/**/*.csv", max_attempts=1)
+    error = await _refusal(client, scene, bucket.url)
+    assert "it has an object 'some/prefix/in/a//b.csv', whose name has an empty part" in error
+
+
 async def test_a_bucket_outside_of_the_roots_is_not_asked(client: weft.Client, scene: Scene, bucket: S3Bucket) -> None:
     bucket.write("inner/a.csv", b"1")
     await scene.listen(f"{bucket.url}/inner/*.csv", max_attempts=1)

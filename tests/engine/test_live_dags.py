@@ -55,6 +55,24 @@ async def test_what_is_paused_begins_nothing_and_loses_nothing(scene: Scene) -> 
         await live.pause("market", job="scaeld")
 
 
+async def test_what_is_paused_fills_up_and_says_so(scene: Scene) -> None:
+    live, dag = scene.client.live, market()
+    dag["jobs"]["ticks"]["scaling"] = {"max_backlog": 2}
+    await live.deploy(dag)
+    await live.pause("market")
+    await scene.tick(1)
+    assert not any(job.is_full for job in await live.jobs("market"))
+    await scene.tick(2)
+    assert [job.name for job in await live.jobs("market") if job.is_full] == ["ticks"]
+    with pytest.raises(weft.SourceFull, match="market/ticks"):
+        await scene.tick(3)
+    async with scene.running():
+        await live.resume("market")
+        await scene.settled()
+    assert scene.taken == [1, 2]
+    assert not any(job.is_full for job in await live.jobs("market"))
+
+
 async def measured(scene: Scene) -> dict[str, float]:
     """Return what is told of live DAGs, that of jobs by state."""
     told = {metric.name: metric.samples for metric in await scene.client.metrics() if metric.name.startswith("live_")}

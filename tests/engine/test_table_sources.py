@@ -306,6 +306,20 @@ async def test_a_table_of_partitions_is_followed_as_one(conn: Conn) -> None:
     assert [[row["id"] for row in rows] for _, rows in await _units(conn, job)] == [[1, 2]]
 
 
+async def test_large_rows_are_few_in_a_unit(conn: Conn) -> None:
+    """What a worker is given at once stays small, whatever is inserted at once."""
+    job = await _follow(conn, lane=["symbol"])
+    large = "insert into public.orders (id, symbol) select n, 'a' from generate_series(1, 30) n"
+    await conn.execute("alter table public.orders add column text text default repeat('x', 400000)")
+    await conn.execute(large)
+    units = await _units(conn, job)
+    assert [row["id"] for _, rows in units for row in rows] == list(range(1, 31))
+    assert all(len(rows) <= 3 for _, rows in units)
+    await conn.execute("alter table public.orders alter text set default repeat('x', 3000000)")
+    await conn.execute(large.replace("1, 30", "31, 33"))
+    assert [[row["id"] for row in rows] for _, rows in (await _units(conn, job))[len(units) :]] == [[31], [32], [33]]
+
+
 async def test_copy_is_followed_too(conn: Conn) -> None:
     job = await _follow(conn)
     await conn.copy_records_to_table("orders", records=[(n, "a", 1, None) for n in range(250)], schema_name="public")

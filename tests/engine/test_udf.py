@@ -66,3 +66,25 @@ async def test_rows_and_columns_are_tables_too_and_what_fails_is_told_with_its_l
         await scene.settled()
         found: list[Any] = [await scene.rows("rows"), await scene.rows("columns")]
     assert found == [[{"n": 5}], [{"n": 1}, {"n": 2}]]
+
+
+@with_and_without_a_database
+async def test_what_the_columns_of_a_function_are_made_of_is_told_by_its_author(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    said = {"twice": ["n"], "root": ["n", "x"]}
+    config = {"code": DOUBLED, "columns_from": said}
+    told = await scene.job("doubled", "udf", {**config, "columns_from": {"twice": ["n"]}}, ["numbers"], "doubled")
+    both = await scene.job("both", "udf", config, ["numbers", "others"], "both")
+    wrong = await scene.job("wrong", "udf", config, ["numbers"], "wrong", max_attempts=1)
+    more = {**config, "columns_from": {"nothing": ["n"]}}
+    missing = await scene.job("missing", "udf", more, ["numbers"], "missing", max_attempts=1)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.put("numbers", None, [{"n": 4}])
+        await scene.settled(told)
+        await scene.settled(both)
+        edges = (await client.datasets.lineage("numbers.n", direction="down", depth=1)).edges
+        assert sorted(edge.target for edge in edges) == ["both.root", "both.twice", "doubled.twice"]
+        assert "config.columns_from.root: numbers has no column 'x'; it has n" in await scene.error(wrong)
+        assert "columns_from: there is no column 'nothing'; there are n, twice, root" in await scene.error(missing)

@@ -2483,9 +2483,10 @@ begin
      from (
        select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows
        from (
-         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part
+         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part,
+           sum(octet_length(c.said::text)) over (partition by c.lane order by c.place) / 1000000 as size
          from (select row_number() over () as place, %s as lane, (select to_json(r) from (select %s) r) as said from added a) c) n
-       group by n.lane, n.part order by min(n.place)) g
+       group by n.lane, n.part, n.size order by min(n.place)) g
      order by g.first', coalesce(lane, 'null::text'), coalesce(told, ''))
   using s.org_id, s.live_job_id;
   -- A transaction that was told of by NOTIFY cannot be prepared; and while there is more an orchestrator is on its way.
@@ -2526,11 +2527,15 @@ begin
       raise exception '%', crowded using errcode = 'WF008';
     end if;
   end loop;
-  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-  select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
-    json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
-  from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-  where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
+  with taken as (
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+    select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
+      json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
+    from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+    where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing
+    returning substr(dedupe_key, 7)::bigint as event_id
+  )
+  update weft.event e set sources = t.count from (select event_id, count(*)::int as count from taken group by event_id) t where e.id = t.event_id;
   if found then
     perform weft.hint_live();
   end if;
@@ -4232,6 +4237,27 @@ begin
   return ids;
 end $$;
 
+CREATE TABLE weft.event (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    payload jsonb NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    answered integer DEFAULT 0 NOT NULL,
+    actor text,
+    idempotency_key text,
+    sources integer DEFAULT 0 NOT NULL,
+    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
+);
+
+CREATE FUNCTION weft.sources_of_event(event bigint) RETURNS integer
+    LANGUAGE sql STRICT
+    BEGIN ATOMIC
+ SELECT e.sources
+    FROM weft.event e
+   WHERE (e.id = sources_of_event.event);
+END;
+
 CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text, has_key boolean)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -4512,18 +4538,6 @@ begin
   update weft.task set state = 'pending', reason = 'concurrency_key' where id = any (parked);
   return cardinality(ready);
 end $$;
-
-CREATE TABLE weft.event (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    name text NOT NULL,
-    payload jsonb NOT NULL,
-    at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    answered integer DEFAULT 0 NOT NULL,
-    actor text,
-    idempotency_key text,
-    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
-);
 
 CREATE FUNCTION weft.tell_event(told weft.event, room integer, OUT answered integer, OUT last bigint) RETURNS record
     LANGUAGE plpgsql

@@ -41,8 +41,12 @@ def send(
     value = read_params(payload, "payload")
     sent = call(lambda client: client.jobs.send_event(name, value, idempotency_key=key))
     told = {"id": str(sent.id), "name": name, "answered": sent.answered, "created": sent.created}
+    told["sources"] = sent.sources
     what = f"sent {name}" if sent.created else f"{name} was sent before with that key"
-    tell(told, f"{what}; {sent.answered} nodes of jobs waited for it", as_json=as_json)
+    tell(
+        told, f"{what}; {sent.answered} nodes of jobs waited for it, {sent.sources} sources of live DAGs took it",
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command("send-many")

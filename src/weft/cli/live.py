@@ -105,6 +105,7 @@ def _job_row(each: LiveJob) -> tuple[Any, ...]:
 
     shown = state("paused") if each.paused_at is not None else state(each.state)
     note = "live" if each.is_live else "building" if each.is_building else ""
+    note = f"{note} full".strip() if each.is_full else note
     told = each.name, shown, note, each.operator, each.units + each.writes, each.held or "", _lag(each.oldest_at)
     error = one_line(each.last_error or "")
     return *told, when(each.next_at), each.completed, each.failed or "", ", ".join(each.outputs), error

@@ -7,6 +7,7 @@ import math
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,28 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 
 
+@dataclass(slots=True)
+class Copies:
+    """What one query copies, of all datasets that it names together."""
+
+    most: int
+    bytes: int = 0
+
+    def add(self, files: Sequence[File]) -> None:
+        """Count what is about to be copied; raises `QueryLimitReached` for more than one query may have."""
+        self.bytes += sum(file.bytes for file in files)
+        if self.bytes > self.most:
+            raise QueryLimitReached("fetch", self.most)
+
+
 @asynccontextmanager
 async def local_files(
-    settings: Settings, root: str, state: DatasetState, files: Sequence[File]
+    settings: Settings, root: str, state: DatasetState, files: Sequence[File], copies: Copies
 ) -> AsyncIterator[tuple[str, ...]]:
     """Lend the paths of the files of a state; copies are removed in the end."""
     storage, location = Storage.of(root, state.location, is_outside=state.is_outside)
     if not storage.is_local:
-        require_room(settings, files)
+        copies.add(files)
     async with lent_files(storage, location, [file.path for file in files]) as paths:
         if state.is_outside and storage.is_local:
             await asyncio.to_thread(require_allowed, settings.data_outside, paths)
@@ -60,12 +75,12 @@ async def lent_files(storage: Storage, location: str, names: Sequence[str]) -> A
 
 @asynccontextmanager
 async def copied_rows(
-    settings: Settings, database: Database, org_id: int, state: DatasetState, schema: pa.Schema,
+    copies: Copies, database: Database, org_id: int, state: DatasetState, schema: pa.Schema,
     files: Sequence[File], most: int | None = None,
 ) -> AsyncIterator[tuple[str, ...]]:  # fmt: skip
     """Lend a file with the rows of a state that are kept in the database, or as many of them as are wanted."""
     if most is None:
-        require_room(settings, files)
+        copies.add(files)
     with tempfile.TemporaryDirectory(prefix="weft-query-") as folder:
         path = Path(folder, "rows.parquet")
         left = math.inf if most is None else most
@@ -96,9 +111,3 @@ async def _page(
             conn, org_id, state.version_id, [file.path for file in group], names, after, most
         )
     )
-
-
-def require_room(settings: Settings, files: Sequence[File]) -> None:
-    """Raise `QueryLimitReached` where more would be copied than one query may have."""
-    if sum(file.bytes for file in files) > settings.query_fetch:
-        raise QueryLimitReached("fetch", settings.query_fetch)

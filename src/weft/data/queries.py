@@ -18,6 +18,8 @@ class Queries:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        # Of those that run and wait, so many may have their datasets at hand.
+        self.room = asyncio.Semaphore(2 * settings.query_concurrency)
         self._starting = asyncio.Lock()
         self._process: QueryProcess | None = None
 

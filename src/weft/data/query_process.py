@@ -153,7 +153,12 @@ class QueryProcess:
         for module in ("duckdb", "pyarrow"):
             if importlib.util.find_spec(module) is None:
                 needs(module)
-        missing = await self._probe()
+        try:
+            missing = await self._probe()
+        except BaseException:
+            # Whoever asked may be gone: nobody else knows of what was begun.
+            await self.stop()
+            raise
         self.walls = tuple(
             Wall(name, about, name not in missing, missing.get(name)) for name, about in walls.ABOUT.items()
         )

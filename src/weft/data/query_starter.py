@@ -30,11 +30,12 @@ class Begun:
     """A process of one query: what it says and is told, and how it ended once it has."""
 
     def __init__(
-        self, starter: Starter, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+        self, starter: Starter, number: int, ended: asyncio.Future[int | None], reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:  # fmt: skip
         self.reader = reader
         self.writer = writer
-        self.ended: asyncio.Future[int | None] = starter.ends[number]
+        self.ended = ended
         self.folder = f"{starter.folder}/{number}"
         self._starter = starter
         self._number = number
@@ -74,19 +75,28 @@ class Starter:
         """Return it when it is ready; temporary files of its queries are in a folder of their own, ``within`` this."""
         folder = tempfile.mkdtemp(prefix="weft-query-", dir=within)
         ours, theirs = socket.socketpair()
-        with theirs:
-            ours.setblocking(False)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, str(theirs.fileno()), folder, _ROOT),
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),), cwd=folder, env=_environment(folder), start_new_session=True,
-            )  # fmt: skip
+        try:
+            with theirs:
+                ours.setblocking(False)
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, str(theirs.fileno()), folder, _ROOT),
+                    stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd=folder,
+                    env=_environment(folder), start_new_session=True,
+                )  # fmt: skip
+        except BaseException:
+            ours.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         starter = cls(process, ours, folder)
         try:
             async with asyncio.timeout(_WAIT_S):
                 problem = await starter._ready
         except TimeoutError:
             problem = f"their process is not ready after {_WAIT_S:g} s"
+        except asyncio.CancelledError:
+            await starter.stop()
+            raise
         if problem is not None:
             await starter.stop()
             raise QueryStartFailed(problem)
@@ -107,12 +117,23 @@ class Starter:
 
     async def begin(self) -> Begun:
         """Return a process that waits for its request: one that was prepared, if there is one."""
-        spare, self._spare = self._spare, None
-        begun = await (spare or self._new())
+        begun = await self._taken()
         if begun.ended.done():
             begun.writer.close()
-            begun = await self._new()
+            begun = await self._taken()
         return begun
+
+    async def _taken(self) -> Begun:
+        spare, self._spare = self._spare or asyncio.create_task(self._new()), None
+        try:
+            return await asyncio.shield(spare)
+        except asyncio.CancelledError:
+            # Whoever asked is gone: it waits for the next.
+            if self._spare is None and self.is_alive:
+                self._spare = spare
+            else:
+                spare.add_done_callback(lambda made: made.result().writer.close())
+            raise
 
     def prepare(self) -> None:
         """Begin a process for the next query, so that it waits ready: not while one computes, which it would delay."""
@@ -124,10 +145,10 @@ class Starter:
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
-            self.ends[number] = self._loop.create_future()
+            ended = self.ends[number] = self._loop.create_future()
             self.order(query_frames.BEGIN, number, theirs.fileno())
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=query_frames.LARGEST)
-        return Begun(self, number, reader, writer)
+        return Begun(self, number, ended, reader, writer)
 
     def order(self, verb: bytes, number: int, *places: int) -> None:
         """Give an order; nothing comes of it if the process is gone."""

@@ -15,6 +15,8 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"(?:<Code>|\(code: )(\w{1,64})\b")
 
+# An object by whose name no store can be asked: the list of all around it fails.
+_ODD_NAME = re.compile(r'object with invalid path: .*?Path "(.{1,1000}?)"', re.DOTALL)
 _NO_CREDENTIALS = re.compile(r"/latest/(api/token|meta-data)")
 _RIGHTS = "allow s3:GetObject, s3:PutObject and s3:DeleteObject on its objects, and s3:ListBucket"
 _OTHER_REGION = "its bucket is in another region: set AWS_REGION"
@@ -50,6 +52,11 @@ def is_denied(problem: Exception) -> bool:
 
 
 def _by_status(status: str, code: str, text: str) -> str:
+    if (odd := _ODD_NAME.search(text)) is not None:
+        return (
+            f"it has an object {odd[1]!r}, whose name has an empty part, one of dots alone, or a control character: "
+            "remove it, or give it another name"
+        )
     if _NO_CREDENTIALS.search(text):
         return "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
     if "incorrectly configured region" in text:

@@ -39,11 +39,15 @@ class NewEvent(NamedTuple):
 
 
 class SentEvent(NamedTuple):
-    """What `send_event` returns: the event's id, how many nodes waited for one like it, and whether it is new."""
+    """What `send_event` returns: the event's id, how many nodes waited for one like it, and whether it is new.
+
+    ``sources`` counts those of live DAGs that have taken it.
+    """
 
     id: int
     answered: int
     created: bool
+    sources: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ async def send(conn: type_Connection, org_id: int, actor: str, events: Sequence[
     for row, each in zip(rows, events, strict=True):
         if not row["is_new"] and not row["is_same"]:
             raise KeyReused(each.key or "")
-    return [SentEvent(row["id"], row["answered"], row["is_new"]) for row in rows]
+    return [SentEvent(row["id"], row["answered"], row["is_new"], row["sources"]) for row in rows]
 
 
 def _told(event: NewEvent, limit: int, within: str) -> Told:

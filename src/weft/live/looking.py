@@ -61,8 +61,9 @@ class LiveDag:
 class LiveJob:
     """A deployed job of a live DAG, in the version in effect (``is_live``), in the one being built, or draining.
 
-    ``is_behind`` says that it still takes up what stood there when it began. ``outputs`` name the versions that it
-    writes. ``state`` is ``lost`` when its task is held by a worker that gives no sign of life.
+    ``is_behind`` says that it still takes up what stood there when it began; ``is_full`` that as many units are open as
+    may be (``max_backlog``): a source of events refuses more. ``outputs`` name the versions that it writes. ``state``
+    is ``lost`` when its task is held by a worker that gives no sign of life.
     """
 
     id: int
@@ -90,6 +91,7 @@ class LiveJob:
     config_hash: str
     created_at: datetime
     actor: str
+    is_full: bool
 
     @property
     def cursor(self) -> str:

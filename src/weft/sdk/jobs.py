@@ -384,7 +384,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
     async def send_event(
         self, name: str, payload: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
     ) -> SentEvent:
-        """Tell jobs of an event; return it with how many nodes were waiting for one like it.
+        """Tell jobs of an event; return it with how many nodes waited for it, and sources took it.
 
         Those that begin to wait later, in jobs that were submitted before, find it too. A known ``idempotency_key``
         sends nothing, and returns what the first has; raises `KeyReused` when that was another event. When it returns

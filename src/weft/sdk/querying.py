@@ -16,6 +16,7 @@ from weft.core.query_errors import InvalidQuery
 from weft.db.blob_address import data_address
 
 if TYPE_CHECKING:
+    from weft.data.fetching import Copies
     from weft.data.query_model import Attached
     from weft.data.query_process import Answer
     from weft.sdk.client import Client
@@ -32,17 +33,26 @@ _SAMPLE = re.compile(
 @asynccontextmanager
 async def answered(client: Client, sql: str, format: Any, as_of: datetime | None) -> AsyncIterator[Answer]:
     """Lend the answer to a query over the datasets that whoever acts may see; what is left is ended in the end."""
+    from weft.data.fetching import Copies
+
     process = await client.queries.process()
     names = await process.mentioned(sql)
     async with AsyncExitStack() as stack:
-        few = _SAMPLE.fullmatch(sql)
+        # What is copied is there until the query ends: no more of them begin with it than can have their turn soon.
+        await stack.enter_async_context(client.queries.room)
+        few, copies = _SAMPLE.fullmatch(sql), Copies(client.settings.query_fetch)
+        attached: list[Attached] = []
         rows = None if few is None else int(few["rows"])
-        attached = [await stack.enter_async_context(_attached(client, name, as_of, rows)) for name in names]
+        for name in names:
+            left = MOST_FILES - sum(len(each.files) for each in attached)
+            attached.append(await stack.enter_async_context(_attached(client, name, as_of, rows, copies, left)))
         yield await stack.enter_async_context(process.query(sql, attached, format))
 
 
 @asynccontextmanager
-async def _attached(client: Client, name: str, as_of: datetime | None, rows: int | None) -> AsyncIterator[Attached]:
+async def _attached(
+    client: Client, name: str, as_of: datetime | None, rows: int | None, copies: Copies, left: int
+) -> AsyncIterator[Attached]:
     """Lend a dataset as a query reads it: one state of it, with the files of that, or as many as have so many rows."""
     from weft.data.columns import partition_columns, recorded
     from weft.data.fetching import copied_rows, local_files
@@ -58,16 +68,16 @@ async def _attached(client: Client, name: str, as_of: datetime | None, rows: int
     schema = recorded(kept)
     if schema is None:
         raise InvalidQuery(f"nothing has been written into {state.name} yet", "catalog")
-    files = await _files(client, org_id, state, rows)
+    files = await _files(client, org_id, state, rows, left)
     if state.storage == KIND:
-        lent = copied_rows(client.settings, client.database, org_id, state, schema, files, rows)
+        lent = copied_rows(copies, client.database, org_id, state, schema, files, rows)
     else:
-        lent = local_files(client.settings, str(data_address(client.settings)), state, files)
+        lent = local_files(client.settings, str(data_address(client.settings)), state, files, copies)
     async with lent as paths:
         yield Attached(name, paths, duckdb_columns(schema), partition_columns(kept), mixed=True)
 
 
-async def _files(client: Client, org_id: int, state: DatasetState, rows: int | None) -> list[File]:
+async def _files(client: Client, org_id: int, state: DatasetState, rows: int | None, left: int) -> list[File]:
     """Return the files of a state, or as many as have so many rows."""
     found, after, wanted = list[File](), ("", 0), math.inf if rows is None else rows
     while True:
@@ -81,10 +91,11 @@ async def _files(client: Client, org_id: int, state: DatasetState, rows: int | N
             wanted -= file.rows
             if wanted <= 0:
                 return found
-        if len(found) > MOST_FILES:
+        if len(found) > left:
+            together = "" if left == MOST_FILES else ", together with the datasets before it"
             raise InvalidQuery(
-                f"{state} has more than {MOST_FILES:,} files, as many as a query reads: replace its partitions by "
-                "larger ones", "catalog",
+                f"{state} has more than {MOST_FILES:,} files{together}, as many as a query reads: replace its "
+                "partitions by larger ones", "catalog",
             )  # fmt: skip
         if len(page) < _PAGE:
             return found

@@ -146,7 +146,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "runtime": "worker", "strategy": "partition", "is_live": True, "is_building": False, "paused_at": None,
         "units": 2, "held": 0, "writes": 0, "oldest_at": LATE, "is_behind": False, "completed": 1204, "failed": 0,
         "last_error": None, "last_active_at": LATE, "next_at": None, "inputs": ["ticks"], "outputs": ["candles@3"],
-        "config_hash": DIGEST,
+        "config_hash": DIGEST, "is_full": False,
     },
     "OpenUnit": {
         "kind": "partition", "lane": "2026-11-14", "state": "running", "since": MOMENT, "run_at": None,
@@ -203,7 +203,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "next_at": "2026-11-15T02:00:00Z", "paused_at": None, "last_at": "2026-11-14T02:00:00Z", "last_error": None,
         "missed": 0,
     },
-    "SentEvent": {"answered": 2, "created": True},
+    "SentEvent": {"answered": 2, "created": True, "sources": 1},
     "SignIn": {"code": "Zk3pXn0v…"},
     "StepTold": {"name": "downloaded", "saved_at": EARLY, "data": {"rows": 240}},
     "Tag": {"is_protected": False, "target_kind": "patch", "target_hash": _HASH, "deleted_at": None},

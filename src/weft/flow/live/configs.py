@@ -288,3 +288,7 @@ class Udf(Part):
     partition_by: Column | None = Field(
         default=None, description="A column by whose values the rows become partitions."
     )
+    columns_from: dict[Column, Annotated[list[Column], Field(min_length=1, max_length=1000)]] = Field(
+        default_factory=dict,
+        description="What columns of the output are made of: columns of the table that the function is given.",
+    )

@@ -132,9 +132,10 @@ select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- Who sends an event is kept with it, and as an act when it is new.
 with e as materialized (select id, answered, is_new, is_same from weft.send_events($1, array[$2::text], array[$3::jsonb], $4, array[$5::text], $6)), noted as (
   insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
-  select $1, $4, 'send', 'event', $2, json_build_object('id', e.id::text, 'answered', e.answered), $7, $8 from e where e.is_new
+  select $1, $4, 'send', 'event', $2, json_build_object('id', e.id::text, 'answered', e.answered, 'sources', weft.sources_of_event(e.id)), $7, $8
+  from e where e.is_new
 )
-select e.id, e.answered, e.is_new, e.is_same from e;
+select e.id, e.answered, e.is_new, e.is_same, weft.sources_of_event(e.id) as sources from e;
 
 -- name: send_events
 -- Who sends events is kept with each, and as an act for all new ones of a name.
@@ -146,7 +147,7 @@ with e as materialized (
   select $1, $4, 'send', 'event', e.name, json_build_object('first', min(e.id)::text, 'last', max(e.id)::text, 'count', count(*)), $7, $8
   from e where e.is_new group by e.name
 )
-select e.id, e.answered, e.is_new, e.is_same from e order by e.place;
+select e.id, e.answered, e.is_new, e.is_same, weft.sources_of_event(e.id) as sources from e order by e.place;
 
 -- name: approvals
 -- What waits for a person, after a key.

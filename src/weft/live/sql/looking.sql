@@ -30,7 +30,7 @@ select j.id, j.name, j.config_hash, j.activation, j.operator, j.runtime, j.strat
   array(select r.name || '@' || v.number from weft.live_output i join weft.dataset r on r.id = i.dataset_id
       join weft.dataset_version v on v.id = i.version_id
     where i.live_job_id = j.id and ($5::text[] is null or r.read_roles && $5) order by i.place) as outputs,
-  j.created_at, j.actor
+  j.created_at, j.actor, s.units >= j.max_backlog as is_full
 from weft.live_dag d join weft.live_job j on j.dag_id = d.id left join weft.live_source o on o.live_job_id = j.id
   cross join lateral weft.standing_of_live_job(j.id) s
 where d.org_id = $1 and d.name = $2 and (j.name, j.id) > ($3, $4) and (j.state <> 'stopped' or exists (

@@ -74,6 +74,8 @@ class _Follower:
                 items = page.items
         items, gap = await self._closed(items)
         taken = self._trusted(items, page)
+        if taken and not self.feed.has_numbers and page.next is not None and page.next == self.next:
+            raise Unavailable("the feed has items, and goes on where it was asked: they would come again and again")
         if gap is not None and not taken:
             raise Unavailable(f"the feed has no item {gap}")
         await self._write(taken)
@@ -171,6 +173,8 @@ class _Follower:
         if self.cursor is None:
             self.first = None
         await self._remember()
+        # A feed that goes back again and again is no reason to write without a pause.
+        await self.live.rest(self.poll)
         return {"items": 0, "cursor": self.cursor, "back_to": fork}
 
     async def _fork(self) -> tuple[int, bool]:
@@ -204,8 +208,8 @@ class _Follower:
 
     async def _truncate(self, fork: int) -> None:
         """Write the partitions after a number anew, without what comes after it."""
-        assert self.cursor is not None
-        for place in range(self._place(fork + 1), self._place(self.cursor) + 1):
+        # Only those that have something: between two numbers there may be any number of others.
+        for place in sorted({self._place(number) for number, _ in self.hashes if number > fork}):
             standing = await self._standing(place)
             await self._replace(place, standing.filter(pc.less_equal(standing.column("number"), fork)))
 
@@ -246,7 +250,7 @@ class _Follower:
             said = typed_table((item.row for item in items), self.config.columns, "config.columns")
         else:
             names = dict.fromkeys(name for item in items for name in item.row if name not in own)
-            said = pa.table({name: pa.array([_plain(item.row.get(name)) for item in items]) for name in names})
+            said = pa.table({name: _untyped(name, items) for name in names})
         others = {name: said.column(name) for name in said.column_names if name not in own}
         return pa.table(own | others)
 
@@ -259,6 +263,15 @@ class _Follower:
 
 def _together(standing: pa.Table, table: pa.Table) -> pa.Table:
     return pa.concat_tables([standing, table], promote_options="permissive")
+
+
+def _untyped(name: str, items: Sequence[Item]) -> pa.Array:
+    try:
+        return pa.array([_plain(item.row.get(name)) for item in items])
+    except (pa.ArrowException, OverflowError) as problem:
+        raise InvalidInput(
+            "config.columns", f"say of which type {name} is, its values are of several: {problem}"
+        ) from None
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ import asyncpg
 import orjson
 
 from weft.core.errors import InvalidInput
+from weft.core.json import text_problem
 from weft.flow.live.configs import BlockFollower, HttpFeed, JsonRpcFeed, RpcCall, SqlFeed
 from weft.worker.operators.fetching import Unavailable, fetch, filled, found_at
 from weft.worker.operators.typed_rows import whole_number
@@ -22,6 +23,8 @@ from weft.worker.operators.typed_rows import whole_number
 if TYPE_CHECKING:
     from weft.worker.live import LiveContext
 
+# A cursor is a part of an address, and hashes are remembered by the thousand.
+_LONGEST_TEXT = 1000
 _URL, _QUERY = "config.feed.url", "config.feed.query"
 
 
@@ -82,12 +85,16 @@ class Feed(ABC):
         if self._number is not None and number is None:
             known = ", ".join(map(str, row))[:200]
             raise InvalidInput("config.feed.number", f"no whole number is at {self._number!r}; an item has {known}")
-        return Item(number, self._text(row, self._hash), self._text(row, self._parent), row)
+        _check_bits(number, "an item")
+        found = Item(number, self._text(row, self._hash), self._text(row, self._parent), row)
+        if self.has_hashes and found.hash is None:
+            raise Unavailable(f"item {number} has no hash")
+        return found
 
     @staticmethod
     def _text(row: Mapping[str, Any], path: str | None) -> str | None:
         value = None if path is None else found_at(row, path)
-        return None if value is None else str(value)
+        return None if value is None else _short_text(value, "a hash")
 
 
 class _Http(Feed):
@@ -107,10 +114,14 @@ class _Http(Feed):
         rows = found_at(said, feed.items)
         if not isinstance(rows, list):
             raise InvalidInput("config.feed.items", f"no list is at {feed.items!r} of what {url[:200]} answers")
-        head = None if feed.latest is None else whole_number(found_at(said, feed.latest))
+        head = _check_bits(
+            None if feed.latest is None else whole_number(found_at(said, feed.latest)), "what is the highest"
+        )
         then = None if feed.next is None else found_at(said, feed.next)
         items = [item for item in self._items(rows) if after is None or not self.has_numbers or _is_after(item, after)]
-        return Page(items[:limit], head, None if then is None else str(then), len(rows) >= limit)
+        return Page(
+            items[:limit], head, None if then is None else _short_text(then, "the next cursor"), len(rows) >= limit
+        )
 
 
 class _JsonRpc(Feed):
@@ -121,7 +132,9 @@ class _JsonRpc(Feed):
 
     async def page(self, after: int | None, limit: int, cursor: str | None = None) -> Page:
         [head] = await self._call([(self._feed.latest, None)])
-        last = whole_number(head)
+        if head is None:
+            raise Unavailable(f"{self._feed.latest.method} answers null")
+        last = _check_bits(whole_number(head), "what is the highest")
         if last is None:
             raise InvalidInput("config.feed.latest", f"{self._feed.latest.method} answers no number: {str(head)[:100]}")
         first = last if after is None else after + 1
@@ -131,8 +144,12 @@ class _JsonRpc(Feed):
             part = numbers[begin : begin + self._feed.batch]
             found += await self._call([(self._feed.block, number) for number in part])
             self.live.task.heartbeat()
-        # One that a node does not have yet is a gap.
-        items = self._items([each for each in found if each is not None])
+        items = []
+        for number, each in zip(numbers, found, strict=True):
+            # One that a node does not have yet is a gap.
+            items += [] if each is None else self._items([each])
+            if each is not None and items[-1].number != number:
+                raise Unavailable(f"{self._feed.block.method} answers item {items[-1].number} in place of {number}")
         return Page(items, last, None, len(numbers) == limit)
 
     async def _call(self, calls: Sequence[tuple[RpcCall, int | None]]) -> list[Any]:
@@ -146,7 +163,8 @@ class _JsonRpc(Feed):
             self.live, self._feed.url, _URL, seconds=self._seconds, headers=self._feed.headers, body=body
         )
         said = answer.json(self._feed.url.split("/")[2])
-        told = {each.get("id"): each for each in (said if isinstance(said, list) else [said]) if isinstance(each, dict)}
+        several = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, dict)]
+        told = {each["id"]: each for each in several if isinstance(each.get("id"), int)}
         found = []
         for place, (call, _) in enumerate(calls):
             each = told.get(place)
@@ -167,7 +185,7 @@ class _Sql(Feed):
     async def page(self, after: int | None, limit: int, cursor: str | None = None) -> Page:
         try:
             async with asyncio.timeout(self._seconds):
-                conn = await asyncpg.connect(self._address, server_settings={"default_transaction_read_only": "on"})
+                conn = await self._connected()
                 try:
                     rows = await conn.fetch(self._feed.query, -1 if after is None else after, limit)
                 finally:
@@ -179,8 +197,19 @@ class _Sql(Feed):
             raise Unavailable(f"the feed cannot be reached: {type(problem).__name__}") from None
         except asyncpg.PostgresError as problem:
             raise InvalidInput(_QUERY, f"{type(problem).__name__}: {problem}") from None
-        items = self._items([{name: _plain(value) for name, value in row.items()} for row in rows])
-        return Page(items, None, None, len(rows) >= limit)
+        found = self._items([{name: _plain(value) for name, value in row.items()} for row in rows])
+        items = [item for item in found if after is None or _is_after(item, after)]
+        return Page(items[:limit], None, None, len(rows) >= limit)
+
+    async def _connected(self) -> asyncpg.Connection[asyncpg.Record]:
+        try:
+            return await asyncpg.connect(self._address, server_settings={"default_transaction_read_only": "on"})
+        except (ValueError, asyncpg.InterfaceError):
+            # Not why: that repeats a part of it.
+            raise InvalidInput(
+                "config.feed.dsn_env", f"{self._feed.dsn_env} holds no address of a PostgreSQL that can be read: in it "
+                "signs of a password such as / and # are percent-encoded",
+            ) from None  # fmt: skip
 
 
 def feed_of(live: LiveContext, config: BlockFollower) -> Feed:
@@ -192,6 +221,21 @@ def feed_of(live: LiveContext, config: BlockFollower) -> Feed:
             return _JsonRpc(live, config, config.feed)
         case SqlFeed():
             return _Sql(live, config, config.feed)
+
+
+def _check_bits(number: int | None, what: str) -> int | None:
+    """Return a number that can be written and remembered; any other is nothing sound."""
+    if number is not None and not -(2**63) < number < 2**63 - 1:
+        raise Unavailable(f"{what} has a number of more than 64 bits")
+    return number
+
+
+def _short_text(value: Any, what: str) -> str:
+    """Return a text that can be remembered; any other is nothing sound."""
+    text = str(value)
+    if len(text) > _LONGEST_TEXT or text_problem(text) is not None:
+        raise Unavailable(f"{what} is longer than {_LONGEST_TEXT:,} signs, or has some that no text has")
+    return text
 
 
 def _is_after(item: Item, after: int) -> bool:

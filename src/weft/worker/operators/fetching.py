@@ -6,6 +6,7 @@ import asyncio
 import email.utils
 import re
 import socket
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,10 @@ LARGEST = 64 * 1024 * 1024
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _PLACE = re.compile(r"\{([A-Za-z_][\w.]*)(?::([^{}]*))?\}")
 _LONGEST_REST = 3600.0
+# Connections of so many hosts are kept for what is fetched next.
+_HOSTS = 50
+_IN_HEADER = re.compile(r"[\t\x20-\x7e]*")
+_ZLIB_WITH_GZIP = 16 + zlib.MAX_WBITS
 
 
 class Unavailable(Exception):
@@ -58,29 +63,44 @@ class Fetched:
 
 
 class _Guarded(httpx.AsyncBaseTransport):
-    """Resolves each name once, and connects to the address that was looked at."""
+    """Resolves each name once, and connects to the address that was looked at.
+
+    A connection belongs to the host whose certificate was looked at: another at the same address has its own.
+    """
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._allowed = allowed
-        self._inner = httpx.AsyncHTTPTransport(retries=0)
+        self._trust = httpx.create_ssl_context()
+        self._of_hosts: dict[str, httpx.AsyncHTTPTransport] = {}
+        # Of the hosts beyond those that are kept: nothing is used twice.
+        self._of_others = httpx.AsyncHTTPTransport(self._trust, limits=httpx.Limits(max_keepalive_connections=0))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = await look_up(url.host, port, self._allowed, "url", "WEFT_FETCH_ALLOWED")
         request.extensions = {**request.extensions, "sni_hostname": url.host}
+        inner = self._of(url.host)
         *first, last = addresses
         for address in first:
             try:
                 request.url = url.copy_with(host=address)
-                return await self._inner.handle_async_request(request)
+                return await inner.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
         request.url = url.copy_with(host=last)
-        return await self._inner.handle_async_request(request)
+        return await inner.handle_async_request(request)
+
+    def _of(self, host: str) -> httpx.AsyncHTTPTransport:
+        if host not in self._of_hosts:
+            if len(self._of_hosts) >= _HOSTS:
+                return self._of_others
+            self._of_hosts[host] = httpx.AsyncHTTPTransport(self._trust)
+        return self._of_hosts[host]
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        for each in (*self._of_hosts.values(), self._of_others):
+            await each.aclose()
 
 
 def guarded_client(allowed: Sequence[str]) -> httpx.AsyncClient:
@@ -123,12 +143,56 @@ async def fetch(
 async def _answer(http: httpx.AsyncClient, url: str, headers: dict[str, str], body: bytes | None, host: str) -> Fetched:
     method = "GET" if body is None else "POST"
     async with http.stream(method, url, headers=headers, content=body, timeout=None) as answer:
-        whole = bytearray()
-        async for piece in answer.aiter_bytes():
-            whole += piece
-            if len(whole) > LARGEST:
-                raise FetchRefused(f"{host} answers more than {LARGEST:,} bytes: ask for less at once")
-        return Fetched(answer.status_code, answer.headers, bytes(whole))
+        if not answer.is_success:
+            # What it says of that is for nobody.
+            return Fetched(answer.status_code, answer.headers, b"")
+        whole = _Whole(answer.headers.get("content-encoding", ""), host)
+        async for piece in answer.aiter_raw():
+            whole.add(piece)
+        return Fetched(answer.status_code, answer.headers, whole.end())
+
+
+class _Whole:
+    """An answer as it comes: unpacked where it is packed, and never larger than it may be on the way."""
+
+    def __init__(self, encoding: str, host: str) -> None:
+        self._host = host
+        self._body = bytearray()
+        self._is_begun = False
+        match encoding.strip().lower():
+            case "" | "identity":
+                self._packed: Any = None
+            case "gzip" | "x-gzip":
+                self._packed = zlib.decompressobj(_ZLIB_WITH_GZIP)
+            case other:
+                raise FetchRefused(f"{host} answers in the encoding {other[:100]!r}, and was asked for gzip or none")
+
+    def add(self, piece: bytes) -> None:
+        if self._packed is not None:
+            piece = self._unpacked(piece)
+        self._body += piece
+        if len(self._body) > LARGEST:
+            raise FetchRefused(f"{self._host} answers more than {LARGEST:,} bytes: ask for less at once")
+
+    def end(self) -> bytes:
+        # What is cut off may look like a whole answer, such as lines of CSV.
+        if self._packed is not None and not self._packed.eof and self._is_begun:
+            raise Unavailable(f"{self._host} ended amid what it packed")
+        return bytes(self._body)
+
+    def _unpacked(self, piece: bytes) -> bytes:
+        found = bytearray()
+        self._is_begun = True
+        try:
+            while piece and len(found) <= LARGEST:
+                if self._packed.eof:
+                    # One packed part may come after the other.
+                    self._packed = zlib.decompressobj(_ZLIB_WITH_GZIP)
+                found += self._packed.decompress(piece, LARGEST + 1)
+                piece = self._packed.unused_data if self._packed.eof else self._packed.unconsumed_tail
+        except zlib.error as problem:
+            raise Unavailable(f"{self._host} answers what is not packed as it says: {problem}") from None
+        return bytes(found)
 
 
 def filled(template: str, values: Mapping[str, Any], field: str) -> str:
@@ -167,18 +231,23 @@ def found_at(value: Any, path: str) -> Any:
 
 
 def _header(live: LiveContext, name: str, value: str | SecretHeader, field: str) -> str:
-    if isinstance(value, str):
-        return value
-    return value.prefix + live.workshop.secret(value.env, f"{field}.headers.{name}")
+    place = f"{field.rpartition('.')[0]}.headers.{name}"
+    text = value if isinstance(value, str) else value.prefix + live.workshop.secret(value.env, place)
+    if not _IN_HEADER.fullmatch(text):
+        # Not what it is: whoever refuses it further on repeats it.
+        whose = "" if isinstance(value, str) else f" of {value.env}"
+        raise InvalidInput(place, f"the value{whose} has a sign that no header may have, such as the end of a line")
+    return text
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:
-    """Return how long whoever was asked wants to be left alone, in seconds."""
+    """Return how long whoever was asked wants to be left alone, in seconds; None where that is nothing sensible."""
     said = headers.get("retry-after", "").strip()
-    if said.isdigit():
+    if said.isascii() and said.isdigit():
         return min(float(said), _LONGEST_REST)
-    moment = email.utils.parsedate_tz(said) if said else None
-    if moment is None:
+    try:
+        moment = email.utils.parsedate_tz(said) if said else None
+        then = None if moment is None else datetime.fromtimestamp(email.utils.mktime_tz(moment), UTC)
+    except (ValueError, OverflowError, OSError):
         return None
-    then = datetime.fromtimestamp(email.utils.mktime_tz(moment), UTC)
-    return min(max(0.0, (then - datetime.now(UTC)).total_seconds()), _LONGEST_REST)
+    return None if then is None else min(max(0.0, (then - datetime.now(UTC)).total_seconds()), _LONGEST_REST)

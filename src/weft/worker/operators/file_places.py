@@ -55,6 +55,9 @@ class FilePlace(Protocol):
     def address(self, path: str) -> str:
         """Return where a file is, for whoever reads it."""
 
+    def is_there(self, file: FoundFile) -> bool:
+        """Whether what looks like an empty file is one."""
+
 
 def place_at(path: str, pattern: str, roots: Sequence[str]) -> FilePlace:
     """Return the place at a folder or an ``s3://…``; raises `InvalidInput` outside of what a worker may read."""
@@ -118,6 +121,10 @@ class FolderPlace:
     def address(self, path: str) -> str:
         """Return the whole path of a file."""
         return f"{self._path}/{path}"
+
+    def is_there(self, file: FoundFile) -> bool:
+        """Whether it is: it was looked at."""
+        return True
 
     def _all_names(self, after: str) -> list[str]:
         """Return all names in order; amid a round they are those of its beginning, where this process has these."""
@@ -205,7 +212,9 @@ class BucketPlace:
         try:
             for page in obstore.list(self._store, prefix=self._prefix or None, offset=offset, chunk_size=1000):
                 for each in page:
-                    yield str(each["path"]).removeprefix(self._prefix), each
+                    # One that stands for the prefix itself is no part of it.
+                    if str(each["path"]).startswith(self._prefix):
+                        yield str(each["path"]).removeprefix(self._prefix), each
         except self._refused as problem:
             from weft.db.bucket_problems import problem_of
 
@@ -214,6 +223,20 @@ class BucketPlace:
     def address(self, path: str) -> str:
         """Return the address of an object."""
         return f"{self._url}/{path}"
+
+    def is_there(self, file: FoundFile) -> bool:
+        """Whether there is an object of that name; what stands for a folder is listed without the `/` at its end."""
+        import obstore
+
+        try:
+            obstore.head(self._store, f"{self._prefix}{file.path}")
+        except FileNotFoundError:
+            return False
+        except self._refused as problem:
+            from weft.db.bucket_problems import problem_of
+
+            raise InvalidInput("source.path", f"{self._url} cannot be read: {problem_of(problem)}") from None
+        return True
 
     def _is_wanted(self, path: str) -> bool:
         name = path.rpartition("/")[2]

@@ -116,4 +116,4 @@ def _csv(body: bytes, config: HttpFetch, host: str) -> pa.Table:
 
 
 def _poll(live: LiveContext) -> float:
-    return seconds_of((live.document.get("source") or {}).get("poll", 1))
+    return seconds_of(live.source.get("poll", 1))

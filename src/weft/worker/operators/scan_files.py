@@ -79,7 +79,8 @@ def _look(live: LiveContext, said: _Said, after: str) -> _Slice:
             is_waiting = is_waiting or not is_settled
             if each["is_new"] or is_settled:
                 notes.append({"path": file.path, "tag": file.tag, "is_emitted": is_settled})
-            units += [file] if is_settled else []
+            if is_settled and (file.size > 0 or said.place.is_there(file)):
+                units.append(file)
         notes += [{"path": path, "tag": None} for path in found["gone"]]
         after = until or ""
         if len(notes) >= _CHANGES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import InvalidInput
@@ -12,6 +13,7 @@ from weft.data.query_model import Attached
 from weft.flow.live.configs import Udf
 from weft.worker.operators.changes import CHANGES, partitions_of, rows_said
 from weft.worker.operators.configured import configured, seconds_allowed
+from weft.worker.operators.origins import Origins, bounded
 from weft.worker.operators.querying import IN_MEMORY, checked, lent, spool
 
 if TYPE_CHECKING:
@@ -38,6 +40,23 @@ async def run(live: LiveContext) -> dict[str, Any]:
     return {"rows": written}
 
 
+def _origins(live: LiveContext, config: Udf, columns: Sequence[str]) -> Origins | None:
+    """Return what is said of columns, each of the dataset that the unit is about; what an event says is of none."""
+    dataset = live.unit.said.get("dataset")
+    if dataset is None or not config.columns_from:
+        return None
+    for name, origins in config.columns_from.items():
+        wrong = next((each for each in origins if each not in columns), None)
+        # Another input may be the one that has it.
+        if wrong is not None and len(live.inputs) == 1:
+            raise InvalidInput(
+                f"config.columns_from.{name}", f"{dataset} has no column {wrong!r}; it has {', '.join(columns)}"
+            )
+    return bounded({
+        name: [(dataset, each) for each in origins if each in columns] for name, origins in config.columns_from.items()
+    })  # fmt: skip
+
+
 async def _call(live: LiveContext, config: Udf, files: DatasetFiles, partition: str | None) -> int:
     queries = await live.workshop.queries()
     seconds = seconds_allowed(live)
@@ -52,5 +71,8 @@ async def _call(live: LiveContext, config: Udf, files: DatasetFiles, partition: 
                     await spool(live, answer, file)
             except InvalidQuery as problem:
                 raise InvalidInput(_FIELD, problem.problem) from None
-        written = await live.write(checked(file), partition=partition, partition_by=config.partition_by)
+        written = await live.write(
+            checked(file), partition=partition, partition_by=config.partition_by,
+            columns_from=_origins(live, config, files.schema.names),
+        )  # fmt: skip
     return int(written.rows)

@@ -7,6 +7,10 @@ alter function weft.publish_live reset all;
 -- name: offer_nothing
 create or replace function weft.offer_events(events bigint[]) returns void language sql as '';
 
+-- name: count_no_sources
+drop function weft.sources_of_event;
+alter table weft.event drop column sources;
+
 -- name: tell_nobody
 create or replace function weft.tell_written(dataset bigint) returns void language sql as '';
 

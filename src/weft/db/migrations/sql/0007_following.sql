@@ -1,6 +1,6 @@
 -- name: note_rows
 -- What was inserted into a table becomes units of the source that follows it, in the transaction of whoever inserts: rows of one
--- lane in their order, up to a hundred in a unit. With the rights of the schema's owner, for whoever inserts has none here. Nothing
+-- lane in their order, up to a hundred in a unit, and no more than about a megabyte unless one row has it. With the rights of the schema's owner, for whoever inserts has none here. Nothing
 -- of what may be wrong with a source is a reason to keep a row from its table; and nothing that the owner of the table has defined
 -- is called with these rights: values of types that are not PostgreSQL's own are told as text, by their output and no cast.
 create function weft.note_rows() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -26,9 +26,10 @@ begin
      from (
        select weft.next_id() as id, n.lane, min(n.place) as first, json_agg(n.said order by n.place) as rows
        from (
-         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part
+         select c.*, (row_number() over (partition by c.lane order by c.place) - 1) / 100 as part,
+           sum(octet_length(c.said::text)) over (partition by c.lane order by c.place) / 1000000 as size
          from (select row_number() over () as place, %s as lane, (select to_json(r) from (select %s) r) as said from added a) c) n
-       group by n.lane, n.part order by min(n.place)) g
+       group by n.lane, n.part, n.size order by min(n.place)) g
      order by g.first', coalesce(lane, 'null::text'), coalesce(told, ''))
   using s.org_id, s.live_job_id;
   -- A transaction that was told of by NOTIFY cannot be prepared; and while there is more an orchestrator is on its way.

@@ -391,6 +391,17 @@ end $$;
 create function weft.lane_of(said text) returns text language sql immutable parallel safe
 return case when octet_length(said) <= 400 then said else 'md5:' || md5(said) end;
 
+-- name: event_sources
+-- How many sources of live DAGs have taken an event.
+alter table weft.event add column sources int not null default 0;
+
+-- name: sources_of_event
+-- Of an event that was accepted by the same statement, too.
+create function weft.sources_of_event(event bigint) returns int language sql volatile strict
+begin atomic
+  select e.sources from weft.event e where e.id = event;
+end;
+
 -- name: offer_events
 -- Events that were accepted become units of each source that listens for such ones. Void, with all that the transaction does, when
 -- one of these has no room for more: whoever sends is told, and comes again. A version that is being built keeps nobody from
@@ -420,11 +431,15 @@ begin
       raise exception '%', crowded using errcode = 'WF008';
     end if;
   end loop;
-  insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
-  select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
-    json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
-  from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-  where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
+  with taken as (
+    insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+    select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
+      json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
+    from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+    where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing
+    returning substr(dedupe_key, 7)::bigint as event_id
+  )
+  update weft.event e set sources = t.count from (select event_id, count(*)::int as count from taken group by event_id) t where e.id = t.event_id;
   if found then
     perform weft.hint_live();
   end if;
