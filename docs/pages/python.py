@@ -92,7 +92,17 @@ _GROUPS = {
         *("JobGraph", "GraphNode", "GraphEdge", "GraphGroup", "GraphItem"),
     ],
     "Data": [
-        *("Datasets", "Dataset", "Column", "Producer", "DatasetState", "DatasetVersion", "DatasetWrite", "Partition"),
+        *(
+            "Datasets",
+            "Dataset",
+            "Column",
+            "Producer",
+            "DatasetState",
+            "DatasetVersion",
+            "DatasetWrite",
+            "Partition",
+            "CollectedData",
+        ),
         *("TaskDataset", "WriteResult", "QueryAnswer", "Lineage", "LineagePlace", "LineageEdge", "DatasetDiff"),
         *("ColumnChange", "PartitionChange", "RowDiff", "RowChange", "columns_of_query", "Untold"),
     ],

@@ -13,6 +13,11 @@ weft datasets rollback orders@1.1
 weft datasets rollback orders@1.1 --yes --reason "the import of the 15th was wrong"
 # docs: end back
 
+# docs: begin gc
+weft datasets gc --dry-run
+weft datasets gc --grace 7d
+# docs: end gc
+
 # docs: begin grant
 weft roles create finance
 weft datasets grant orders finance

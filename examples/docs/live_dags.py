@@ -16,7 +16,8 @@ registry = weft.Registry()
 
 @weft.operator("take_order", registry=registry)
 async def take_order(live: weft.LiveContext) -> None:
-    order = live.unit.payload
+    # In JSON 10 is a whole number, and the first order would make the column one of these.
+    order = live.unit.payload | {"price": float(live.unit.payload["price"])}
     await live.write([order], partition=order["day"])
 
 

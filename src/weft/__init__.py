@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from weft.live.backfilling import LiveBackfill
     from weft.live.dag_versions import DagVersion
     from weft.live.looking import LiveDag, LiveJob, OpenUnit, OperatorState
+    from weft.live.past import CollectedData
     from weft.live.plans import DatasetPlan, DeployPlan, InputPlan, JobPlan, Touched
     from weft.live.schedules import Backfill, Schedule
     from weft.queue.audit import AuditEntry
@@ -123,6 +124,7 @@ _HOMES = {
     "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
+    "CollectedData": "weft.live.past",
     "Column": "weft.catalog.datasets",
     "ColumnChange": "weft.catalog.dataset_diff",
     "Context": "weft.worker.context",
@@ -279,7 +281,7 @@ _HOMES = {
 __all__ = [
     "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "Backfill", "BisectStep",
     "Bisected", "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client",
-    "Collected", "Column", "ColumnChange", "Context", "DagDefinition", "DagVersion", "DataUnavailable",
+    "Collected", "CollectedData", "Column", "ColumnChange", "Context", "DagDefinition", "DagVersion", "DataUnavailable",
     "DatabaseUnavailable", "Dataset", "DatasetBusy", "DatasetDiff", "DatasetPlan", "DatasetState", "DatasetVersion",
     "DatasetWrite", "Datasets", "DeployConflict", "DeployPlan", "Explanation", "Finding", "Forbidden", "GraphEdge",
     "GraphGroup", "GraphItem", "GraphNode", "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InputPlan",

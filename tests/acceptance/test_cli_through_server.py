@@ -85,7 +85,7 @@ LOOKS = {
         schedules add tiles --cron @weekly --timezone Mars/Base --dry-run | schedules delete daily
         """,
     "datasets": """
-        datasets list | datasets list --limit 1 | datasets show orders | datasets show nothing
+        datasets gc --dry-run | datasets list | datasets list --limit 1 | datasets show orders | datasets show nothing
         datasets versions orders | datasets versions orders --before 1 | datasets writes orders
         datasets writes orders@1 --limit 1 | datasets writes orders@7
         datasets partitions orders | datasets partitions orders --latest

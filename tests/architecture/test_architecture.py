@@ -27,8 +27,9 @@ LONGEST = 450
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
     "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "Backfill", "BisectStep", "Bisected",
-    "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Column",
-    "ColumnChange", "Context", "DagDefinition", "DagVersion", "DataUnavailable", "DatabaseUnavailable", "Dataset",
+    "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected",
+    "CollectedData", "Column", "ColumnChange", "Context", "DagDefinition", "DagVersion", "DataUnavailable",
+    "DatabaseUnavailable", "Dataset",
     "DatasetBusy", "DatasetDiff", "DatasetPlan", "DatasetState", "DatasetVersion", "DatasetWrite", "Datasets",
     "DeployConflict", "DeployPlan", "Explanation", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem",
     "GraphNode", "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InputPlan", "InvalidDefinition",

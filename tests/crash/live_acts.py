@@ -74,7 +74,7 @@ async def roll_back(client: weft.Client, dag: str, version: int) -> None:
 async def collect(client: weft.Client) -> None:
     """Remove what nobody goes back to any more."""
     for _ in range(3):
-        await DagCollector(client.database, client.settings).run_once()
+        await DagCollector(client.database, client.settings.dataset_retention).run_once()
         await DatasetCollector(client.database, client.settings, timedelta(0)).run_once()
 
 

@@ -83,8 +83,9 @@ async def test_all_who_act_at_once_leave_one_whole_version(url: str, home: Path,
 
         async def keep() -> None:
             collectors = (
-                DagCollector(client.database, client.settings), DatasetCollector(client.database, client.settings)
-            )  # fmt: skip
+                DagCollector(client.database, client.settings.dataset_retention),
+                DatasetCollector(client.database, client.settings),
+            )
             while not is_over:
                 await Router(client.database).run_once()
                 await swapping.run_once(client.database)

@@ -220,9 +220,9 @@ async def test_who_brings_back_and_who_collects_do_not_cross(
     long_ago = timedelta(0)
     async with conn.transaction():
         assert await conn.fetchrow(KEEPING.deleted, 1, "orders") is not None
-        assert await client.database.run(lambda other: other.fetch(COLLECTING.close_deleted, long_ago)) == []
+        assert await client.database.run(lambda other: other.fetch(COLLECTING.close_deleted, long_ago, None)) == []
     async with conn.transaction():
-        assert len(await conn.fetch(COLLECTING.close_deleted, long_ago)) == 1
+        assert len(await conn.fetch(COLLECTING.close_deleted, long_ago, None)) == 1
         # Whoever would bring it back waits, and then finds nothing.
         back = asyncio.create_task(client.datasets.undelete("orders"))
         await until(lambda: conn.fetch(WAITING))

@@ -144,7 +144,7 @@ async def test_what_a_live_dag_is_made_of_is_neither_deleted_nor_handed_over(
     for name in ("ticks", "scaled", "again", "rates"):
         await client.datasets.delete(name)
     await Router(client.database).run_once()
-    past = DagCollector(client.database, client.settings)
+    past = DagCollector(client.database, client.settings.dataset_retention)
     while await past.run_once() + await collector.run_once():
         pass
     assert await conn.fetchval("select count(*) from weft.dataset") == 0

@@ -31,7 +31,7 @@ def scene(client: weft.Client, conn: Conn, registry: Registry) -> Scene:
 async def _collect(scene: Scene) -> int:
     client, gone = scene.client, 0
     for _ in range(5):
-        gone += await DagCollector(client.database, client.settings).run_once()
+        gone += await DagCollector(client.database, client.settings.dataset_retention).run_once()
         await DatasetCollector(client.database, client.settings, timedelta(0)).run_once()
     return gone
 
@@ -103,10 +103,10 @@ async def test_a_version_that_is_being_collected_is_not_taken_up_again(scene: Sc
         await until(lambda: _is_stopped(scene))
     await clock.advance(days=31)
     settings = scene.client.settings
-    while await DagCollector(scene.client.database, settings).run_once():
+    while await DagCollector(scene.client.database, settings.dataset_retention).run_once():
         pass
     was = {each.name: each.action for each in (await scene.client.live.plan(market())).datasets}
-    await scene.conn.execute(COLLECTING.close_versions, settings.dataset_retention)
+    await scene.conn.execute(COLLECTING.close_versions, settings.dataset_retention, None)
     now = {each.name: each.action for each in (await scene.client.live.plan(market())).datasets}
     assert (was["scaled"], now["scaled"]) == ("reused", "rebuilt")
 

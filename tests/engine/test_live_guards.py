@@ -252,7 +252,7 @@ async def test_of_a_dags_old_versions_the_young_stay(client: weft.Client, conn: 
         dag = market(7)
         dag["jobs"]["ticks"]["max_attempts"] = attempts
         await client.live.deploy(dag)
-    collector = DagCollector(client.database, client.settings)
+    collector = DagCollector(client.database, client.settings.dataset_retention)
     await conn.execute("update weft.dag_version set retired_at = retired_at - interval '40 days' where number = 1")
     async with conn.transaction():
         await conn.execute("select * from weft.live_dag for no key update")

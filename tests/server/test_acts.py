@@ -116,6 +116,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
         "datasets.hand_over": lambda by: by.datasets.hand_over("rest", "etl", "fetch"),
         "datasets.delete": lambda by: by.datasets.delete("rest"),
         "datasets.undelete": lambda by: by.datasets.undelete("rest"),
+        "datasets.gc": lambda by: by.datasets.gc(0.001),
         "live.deploy": lambda by: by.live.deploy(dag("acme", "orders") | {"description": "again"}),
         "live.rollback": lambda by: by.live.rollback("acme/market"),
         "live.pause": lambda by: by.live.pause("acme/market"),

@@ -169,6 +169,7 @@ _KEYLESS = {
     "POST /live/{dag}/jobs/{job}/retry": "what is tried again is not held",
     "POST /live/deploys/plan": "changes nothing",
     "POST /history/fsck": "what is mended is not found again",
+    "POST /datasets/gc": "what is gone is not found again",
     "POST /history/gc": "what is gone is not found again",
     "POST /jobs/{job_id}/rerun/plan": "changes nothing",
     "POST /workflows/validate": "changes nothing",

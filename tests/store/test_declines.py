@@ -205,7 +205,7 @@ async def test_a_task_comes_back_soon_while_somebody_of_its_queue_knows_its_hand
     handler = (await store.task(id))["handler"]
     await _knowing(store, handlers=[handler])
     claim, pauses = await store.claim_one(worker), []
-    for seconds in (1, 3, 60, 60):
+    for seconds in (1.2, 2.8, 60, 60):
         await store.decline(worker, claim)
         pauses.append(
             await store.conn.fetchval("select round(extract(epoch from due_at - weft.now()), 1) from weft.task")

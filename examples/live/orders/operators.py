@@ -8,7 +8,8 @@ import weft
 @weft.operator("take_order")
 async def take_order(live: weft.LiveContext) -> None:
     """Add an order to those of its day; one that is sent twice is there once."""
-    order = live.unit.payload
+    # In JSON 10 is a whole number, and the first order would make the column one of these.
+    order = live.unit.payload | {"price": float(live.unit.payload["price"])}
     await live.write([order], partition=order["day"])
 
 

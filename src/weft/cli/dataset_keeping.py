@@ -1,4 +1,4 @@
-"""The part of ``weft datasets`` that registers what others have written, hands a dataset over, and deletes it."""
+"""The part of ``weft datasets`` that says what is kept: registered, handed over, deleted, removed for good."""
 
 from __future__ import annotations
 
@@ -93,6 +93,30 @@ def delete(dataset: Name, yes: YesFlag = False, as_json: JsonFlag = False) -> No
     found = call(lambda client: client.datasets.delete(dataset))
     told = f"deleted {dataset} with {found.rows} rows; `weft datasets undelete {dataset}` brings it back"
     tell({"dataset": dataset, "rows": found.rows, "deleted": True}, told, as_json=as_json)
+
+
+@says_why
+def gc(
+    grace: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Keep what was seen within this: 7d, 6h; else as workers do.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove versions and files that nothing points to; workers do so every hour, after WEFT_DATASET_RETENTION."""
+    from weft.cli.inputs import read_duration
+    from weft.cli.output import as_record, plural, size_text, tell
+    from weft.cli.progress import counted
+
+    span = None if grace is None else read_duration("grace", grace)
+    with counted("found" if dry_run else "removed") as show:
+        done = call(lambda client: client.datasets.gc(span, dry_run=dry_run, on_progress=show))
+    named = "" if not done.versions else f" ({', '.join(done.versions[:5])}{', …' if len(done.versions) > 5 else ''})"
+    what = (
+        f"{plural(len(done.versions), 'version')}{named}, {plural(done.datasets, 'deleted dataset')}, "
+        f"{plural(done.files, 'file')} of {size_text(done.bytes)}, {plural(done.writes, 'write')} that came to nothing"
+    )
+    tell(as_record(done), f"{'would remove' if dry_run else 'removed'} {what}", as_json=as_json)
 
 
 @says_why

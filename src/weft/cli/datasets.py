@@ -9,7 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call
 from weft.cli.completion import complete_dataset, complete_role
-from weft.cli.dataset_keeping import Name, delete, hand_over, register, undelete
+from weft.cli.dataset_keeping import Name, delete, gc, hand_over, register, undelete
 from weft.cli.lists import AfterName, Listing
 from weft.cli.reasons import says_why
 
@@ -295,5 +295,5 @@ def rollback(dataset: State, yes: YesFlag = False, as_json: JsonFlag = False) ->
     tell({"dataset": name, "from": was, "to": now, "rolled_back": True}, f"{name} is {now}, was {was}", as_json=as_json)
 
 
-for command in (register, hand_over, delete, undelete):
+for command in (register, hand_over, delete, undelete, gc):
     app.command()(command)

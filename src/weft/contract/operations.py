@@ -27,7 +27,7 @@ NDJSON = "application/x-ndjson"
 _IN_PARTS = frozenset(
     {
         "cancel_all", "live.retry", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck",
-        "workflows.gc",
+        "workflows.gc", "datasets.gc",
     }
 )  # fmt: skip
 _MADE_BY_KEY = frozenset({"jobs.submit", "enqueue"})

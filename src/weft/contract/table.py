@@ -177,6 +177,7 @@ _DATASETS = (
         _ADMIN,
         body={"name": "weather", "address": "s3://weather-archive/2026/", "partition_by": "hive"},
     ),
+    _post("/datasets/gc", "datasets.gc", _ADMIN, body={"dry_run": True}),
     _get("/datasets/{name:name}/versions", "datasets.versions", key="number"),
     _get("/datasets/{name:name}/writes", "datasets.writes", key="number"),
     _get("/datasets/{name:name}/partitions", "datasets.partitions", key="key"),

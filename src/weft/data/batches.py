@@ -108,7 +108,8 @@ def _batch(rows: list[Any], schema: pa.Schema, place: int) -> pa.RecordBatch:
         if any(issubclass(each, _ROUNDED) for each in {type(value) for value in values}):
             changed = next((value for value in values if _is_changed(value, field.type)), None)
             if changed is not None:
-                raise InvalidInput("data", f"column {field.name}: {changed!r} does not fit into {field.type}")
+                what = "with which the column began: give what is written first the type that is meant"
+                raise InvalidInput("data", f"column {field.name}: {changed!r} does not fit into {field.type}, {what}")
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

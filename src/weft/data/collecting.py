@@ -26,33 +26,38 @@ BATCH = 1000
 class DatasetCollector(Service):
     """Removes files of datasets; first nobody may see them any more, then they go, then nothing tells of them.
 
-    Wherever it is killed, the next one goes on from there.
+    Wherever it is killed, the next one goes on from there. It looks at all orgs, or at one.
     """
 
     name = "dataset-collector"
     interval = 3600.0
 
-    def __init__(self, database: Database, settings: Settings, grace: timedelta = GRACE) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, grace: timedelta = GRACE, *, retention: timedelta | None = None,
+        org_id: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._database = database
         self._root = str(data_address(settings))
-        self._retention = settings.dataset_retention
+        self._retention = settings.dataset_retention if retention is None else retention
         self._grace = grace
+        self._org_id = org_id
         self._storage: Storage | None = None
 
     async def run_once(self) -> int:
         """Remove one batch of each kind; return how many."""
         gone = await self._drop_abandoned()
-        await self._database.run(lambda conn: conn.execute(SQL.close_states, self._retention))
+        past = self._retention, self._org_id
+        await self._database.run(lambda conn: conn.execute(SQL.close_states, *past))
         gone += await self._drop_removed()
-        await self._database.run(lambda conn: conn.execute(SQL.close_versions, self._retention))
-        await self._database.run(lambda conn: conn.execute(SQL.close_deleted, self._retention))
+        await self._database.run(lambda conn: conn.execute(SQL.close_versions, *past))
+        await self._database.run(lambda conn: conn.execute(SQL.close_deleted, *past))
         gone += await self._drop_versions()
-        await self._database.run(lambda conn: conn.execute(SQL.forget_datasets, self._retention))
+        await self._database.run(lambda conn: conn.execute(SQL.forget_datasets, *past))
         return gone
 
     async def _drop_abandoned(self) -> int:
-        rows = await self._database.read(lambda conn: conn.fetch(SQL.abandoned, self._grace, BATCH))
+        rows = await self._database.read(lambda conn: conn.fetch(SQL.abandoned, self._grace, BATCH, self._org_id))
         for row in rows:
             if row["kind"] == KIND:
                 await self._drop_rows(row["version_id"], row["id"], None)
@@ -64,7 +69,7 @@ class DatasetCollector(Service):
         return len(ids)
 
     async def _drop_removed(self) -> int:
-        rows = await self._database.read(lambda conn: conn.fetch(SQL.removed_files, BATCH))
+        rows = await self._database.read(lambda conn: conn.fetch(SQL.removed_files, BATCH, self._org_id))
         for row in rows:
             # What others have written is theirs to remove.
             if not row["is_last"] or row["is_outside"]:
@@ -79,7 +84,7 @@ class DatasetCollector(Service):
 
     async def _drop_versions(self) -> int:
         gone = 0
-        for version in await self._database.read(lambda conn: conn.fetch(SQL.closed_versions, BATCH)):
+        for version in await self._database.read(lambda conn: conn.fetch(SQL.closed_versions, BATCH, self._org_id)):
             id = version["id"]
             if version["kind"] == KIND:
                 await self._database.run(lambda conn, id=id: conn.execute(ROWS.drop_table, id))  # type: ignore[misc]

@@ -93,7 +93,8 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             try:
                 array = _cast(array, field.type)
             except pa.ArrowInvalid as problem:
-                raise InvalidInput("columns", f"{field.name} does not fit into {field.type}: {problem}") from None
+                what = f"{field.name} does not fit into {field.type}: {problem}; {HOW_TO_BREAK}"
+                raise InvalidInput("columns", what) from None
         if not field.nullable and array.null_count:
             raise InvalidInput("columns", f"{field.name} has nulls, and may not: it had none so far")
         arrays.append(array)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.catalog import dataset_diff, dataset_keeping, dataset_reading, dataset_versions, datasets, lineage
@@ -14,7 +14,11 @@ from weft.catalog.dataset_reading import DatasetState, Partition, read_name
 from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
 from weft.catalog.datasets import Dataset, Kind, PartitionBy, Sees
 from weft.catalog.lineage import DEEPEST, MOST_PLACES, Direction, Lineage
-from weft.core.checks import check_moment, check_number, check_word
+from weft.core.checks import check_moment, check_number, check_span, check_word
+from weft.live import past
+from weft.live.past import NOTHING, CollectedData
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
 from weft.sdk.querying import answered
 from weft.sdk.row_diff import RowDiff, RowQuery
 
@@ -326,3 +330,28 @@ class Datasets:
         return await self._session.database.run(
             lambda conn: dataset_versions.roll_back(conn, org_id, named, actor, sees)
         )
+
+    async def gc(
+        self, grace: timedelta | float | None = None, *, dry_run: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> CollectedData:  # fmt: skip
+        """Remove versions and files that nothing points to and nobody has seen for ``grace``; with ``dry_run`` look.
+
+        Workers do so every hour with `WEFT_DATASET_RETENTION`, which is meant by default. What is current, and what a
+        version of a live DAG has that can be gone back to, stays. Whoever reads an older state meanwhile may find it
+        gone. Example::
+
+            found = await client.datasets.gc(timedelta(days=2), dry_run=True)
+            print(found.bytes, found.versions)
+        """
+        database, org_id, actor = self._session.database, await self._session.org_id(), self._session.actor
+        retention = database.settings.dataset_retention if grace is None else check_span(grace, "grace")
+        if dry_run:
+            return await past.look(database, org_id, retention)
+        found = await past.collect(database, org_id, retention, on_progress)
+        if found != NOTHING:
+            told = {"versions": len(found.versions), "datasets": found.datasets, "files": found.files}
+            await database.run(
+                lambda conn: audit.record_named(conn, org_id, actor, AuditVerb.PURGE, "dataset", None, told)
+            )
+        return found

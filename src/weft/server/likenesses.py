@@ -56,6 +56,9 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     },
     "ClaimedTask": _CLAIM,
     "ChangedFile": {"place": 0, "is_new": False, "is_settled": True},
+    "CollectedData": {
+        "versions": ["orders@1", "orders@2"], "datasets": 1, "files": 310, "bytes": 48_200_000, "writes": 2, "dags": 1,
+    },
     "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
     "StateTold": {
         "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,

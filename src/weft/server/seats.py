@@ -60,7 +60,8 @@ class Seat:
         self._shares = Shares(self._database, self.id, self._lanes, self.wake)
         self._limits_at = -math.inf
         self.relay = Relay(self._database, self.id)
-        more = [DatasetCollector(client.database, self._settings), DagCollector(client.database, self._settings)]
+        retention = self._settings.dataset_retention
+        more = [DatasetCollector(client.database, self._settings), DagCollector(client.database, retention)]
         self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True, more)
         self._turn = asyncio.Lock()
         # What this turn has claimed.

@@ -126,7 +126,8 @@ class DatabaseStore:
 
     def upkeep(self, has_settled: Callable[[], bool]) -> Upkeep:
         """Return the services that run while the worker leads."""
-        more = [DatasetCollector(self._database, self.settings), DagCollector(self._database, self.settings)]
+        retention = self.settings.dataset_retention
+        more = [DatasetCollector(self._database, self.settings), DagCollector(self._database, retention)]
         return Upkeep(self._database, self.settings, self.worker_id, self._sinks, has_settled, more)
 
     def logs(self) -> LogKeeping:

@@ -96,9 +96,10 @@ select weft.advance_backfill($1);
 -- name: collectable
 -- Live DAGs that have versions or jobs which are of no use any more.
 select d.id from weft.live_dag d
-where exists (select 1 from weft.dag_version v where v.dag_id = d.id and v.state in ('retired', 'abandoned') and v.retired_at < weft.now() - $1::interval)
+where ($3::bigint is null or d.org_id = $3) and (exists (
+    select 1 from weft.dag_version v where v.dag_id = d.id and v.state in ('retired', 'abandoned') and v.retired_at < weft.now() - $1::interval)
   or exists (select 1 from weft.live_job j where j.dag_id = d.id and j.state = 'stopped'
-    and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id))
+    and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)))
 order by d.id limit $2;
 
 -- name: collect
