@@ -25,8 +25,12 @@ PACKAGE = ROOT / "src" / "weft"
 
 
 def files_of(tests: str) -> list[str]:
-    """Return the paths of test files by their names."""
-    return [str(next((ROOT / "tests").rglob(f"{name}.py"))) for name in tests.split()]
+    """Return the paths of tests: of files by their names, and of one test as ``file::test``."""
+    found = []
+    for name in tests.split():
+        file, mark, test = name.partition("::")
+        found.append(f"{next((ROOT / 'tests').rglob(f'{file}.py'))}{mark}{test}")
+    return found
 
 
 def run_against(guard: Guard, tests: list[str], package: Path = PACKAGE, timeout: float = 600) -> tuple[bool, str]:

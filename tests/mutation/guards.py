@@ -267,6 +267,36 @@ GUARDS: list[Guard] = [
          "and not exists (select 1 from weft.live_output l where l.version_id = o.id)",
          "and not exists (select 1 from weft.dag_version_dataset p where p.version_id = o.id)"),
     *_of("dataset.lock", "test_deploys", ("exists (select 1 from weft.live_output o where o.dataset_id = d.id) as is_live", "false as is_live")),
+    # What stays of datasets, and what attempts note of them.
+    *_of("collecting.abandoned", "test_collecting_guards::test_a_write_came_to_nothing_whatever_other_tasks_do", "t.id = s.task_id and"),
+    *_of("collecting.close_deleted", "test_collecting_guards::test_versions_of_a_deleted_dataset_are_closed_once_and_those_of_others_not", "and v.collected_at is null", ", config_hash = v.id::text", "v.dataset_id = d.id and"),
+    *_of("collecting.close_deleted", "test_collecting_guards::test_a_deleted_dataset_stays_while_something_has_one_of_its_versions", "and not exists (select 1 from weft.staged_write s where s.version_id = v.id)", "and not exists (select 1 from weft.live_output l where l.version_id = v.id)", "and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
+    *_of("collecting.close_states", "test_collecting_guards::test_only_states_that_are_past_the_retention_are_closed_and_none_is_opened_again", "and w.written_at < weft.now() - $1::interval", "and h.number > v.oldest_write"),
+    *_of("collecting.close_versions", "test_collecting_guards::test_a_version_is_closed_once_when_it_is_long_past_and_nothing_is_written_into_it", ("o.retired_at < weft.now() - $1::interval and", "$1::interval is not null and"), "and not exists (select 1 from weft.staged_write s where s.version_id = o.id)", ", config_hash = v.config_hash || '@' || v.id"),
+    *_of("collecting.close_versions", "test_collecting_guards::test_whoever_closes_versions_passes_those_over_that_somebody_takes_up_again", "skip locked"),
+    *_of("collecting.closed_versions", "test_collecting_guards::test_a_version_is_forgotten_when_it_is_closed_and_has_no_file_left", "where v.collected_at is not null"),
+    *_of("collecting.files_of", "test_collecting_guards::test_a_version_is_forgotten_when_it_is_closed_and_has_no_file_left", "where f.version_id = $1"),
+    *_of("collecting.forget_datasets", "test_collecting_guards::test_a_dataset_is_forgotten_when_it_was_deleted_long_ago_and_nothing_is_left_of_it", ("d.deleted_at < weft.now() - $1::interval and", "d.deleted_at is not null and $1::interval is not null and"), "and not exists (select 1 from weft.dataset_version v where v.dataset_id = d.id)", "and not exists (select 1 from weft.live_input i where i.dataset_id = d.id)", ("d.deleted_at < weft.now() - $1::interval and", "coalesce(d.deleted_at, '-infinity') < weft.now() - $1::interval and")),
+    *_of("collecting.forget_files", "test_collecting_guards::test_a_file_goes_when_no_state_has_it_and_no_other_write_has_brought_it_back", "and f.id = u.id"),
+    *_of("collecting.forget_version", "test_collecting_guards::test_a_version_is_forgotten_when_it_is_closed_and_has_no_file_left", "and v.collected_at is not null", "and not exists (select 1 from weft.dataset_file f where f.version_id = v.id)"),
+    *_of("collecting.forget_writes", "test_collecting_guards::test_a_write_came_to_nothing_whatever_other_tasks_do", ("where s.id = any ($1)", "where $1::bigint[] is not null")),
+    *_of("collecting.removed_files", "test_collecting_guards::test_a_file_goes_when_no_state_has_it_and_no_other_write_has_brought_it_back", "and f.removed_by <= v.oldest_write", ("not exists (select 1 from weft.dataset_file o where o.version_id = f.version_id and o.path = f.path and (o.removed_by is null or o.removed_by > f.removed_by))", "true"), "o.version_id = f.version_id and", ("and (o.removed_by is null or o.removed_by > f.removed_by)", "and o.id <> f.id"), "o.removed_by is null or", "or o.removed_by > f.removed_by", "and o.path = f.path"),
+    *_of("dataset.lock", "test_staging_guards::test_the_dataset_of_a_write_is_locked_before_it_is_known_who_writes_it", "for no key update"),
+    *_of("dataset.one_output_at_a_time", "test_staging_guards::test_two_datasets_that_one_node_begins_at_once_have_numbers_of_their_own", ("pg_advisory_xact_lock(hashtextextended('weft.producer ' || $1::bigint || ' ' || $2::text || ' ' || $3::text, 0))", "1")),
+    *_of("dataset.set_producer", "test_staging_guards::test_outputs_are_numbered_by_org_workflow_and_node", "o.org_id = $1 and", "and o.producer_dag = $3", "and o.producer_node = $4"),
+    *_of("keeping.hand_over", "test_staging_guards::test_outputs_are_numbered_by_org_workflow_and_node", "o.org_id = $1 and", "and o.producer_dag = $3", "and o.producer_node = $4"),
+    *_of("keeping.open_write", "test_staging_guards::test_only_a_write_into_the_dataset_itself_by_the_attempt_that_runs_is_in_the_way", "and t.attempt = s.attempt", "and s.dataset_id = $2"),
+    *_of("rows.staged", "test_staging_guards::test_an_attempt_does_not_tell_of_what_one_before_it_has_begun", "and s.attempt = $3"),
+    *_of("staging.holder", "test_staging_guards::test_nobody_takes_a_task_away_while_its_attempt_notes_something", "for share of t"),
+    *_of("staging.note_input", "test_staging_guards::test_nothing_is_noted_of_a_version_of_another_org", ("v.id = $4 and v.org_id = $3 and", "v.id = $4 and")),
+    *_of("staging.note_input", "test_staging_guards::test_what_an_attempt_reads_is_noted_once_for_each_attempt_and_state", ("not exists ( select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = $5 and o.pinned is not distinct from $7 and (o.partitions is null or o.partitions @> $6))", "true"), "o.task_id = $1 and", "and o.attempt = $2", "and o.version_id = $4", "and o.write = $5", "and o.pinned is not distinct from $7", "and (o.partitions is null or o.partitions @> $6)"),
+    *_of("staging.note_look", "test_staging_guards::test_nothing_is_noted_of_a_version_of_another_org", ("v.id = $4 and v.org_id = $3 and", "v.id = $4 and")),
+    *_of("staging.note_look", "test_staging_guards::test_that_an_attempt_has_looked_at_partitions_is_noted_once_for_each_attempt_and_state", "o.task_id = $1 and", "and o.version_id = $4", "and o.write = v.last_write", "and o.pinned is null", "and o.partitions is null"),
+    *_of("staging.own_version", "test_staging_guards::test_a_write_goes_where_the_last_breaking_write_of_its_own_attempt_and_dataset_went", "s.task_id = $1 and", "and s.dataset_id = $3", "and s.partitions is not null", "order by s.id desc"),
+    *_of("staging.read_columns", "test_staging_guards::test_columns_are_made_of_what_the_same_attempt_has_read", "and i.attempt = $2", "i.task_id = $1 and"),
+    *_of("staging.stage", "test_staging_guards::test_an_attempt_does_not_tell_of_what_one_before_it_has_begun", "and s.attempt = $3"),
+    *_of("keeping.deleted", "test_staging_guards::test_the_dataset_of_that_name_comes_back_unless_it_has_been_collected", ("and d.name = $2 || '@' || d.id", "and $2::text is not null"), "and (d.current_id is not null or d.last_version = 0)", "and not exists (select 1 from weft.dataset_version v where v.id = d.current_id and v.collected_at is not null)"),
+    *_of("staging.note_look", "test_staging_guards::test_that_an_attempt_has_looked_at_partitions_is_noted_once_for_each_attempt_and_state", "and o.attempt = $2"),
     # --- live DAGs ---
     *_of("deploying.lock_dag", "test_deploy_races", "for no key update"),
     *_of("deploying.dag", "test_live_guards", "d.org_id = $1 and"),
@@ -922,6 +952,38 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "keeping.delete": "d.org_id = $1 and",
             "keeping.undelete": "d.org_id = $1 and",
         }.items()
+    ),
+    *(
+        (
+            Guard("collecting.close_versions", text),
+            "the same is asked inside and outside, and the rows are locked inside",
+        )
+        for text in ("and o.collected_at is null", "and v.collected_at is null")
+    ),
+    *(
+        (Guard("collecting.close_versions", text), "one that is current is not retired; and it is asked twice")
+        for text in (
+            "and not exists (select 1 from weft.dataset d where d.current_id = o.id)",
+            "and not exists (select 1 from weft.dataset d where d.current_id = v.id)",
+        )
+    ),
+    (
+        Guard("collecting.removed_files", "f.removed_by is not null and"),
+        "what stands is removed by nothing; for the index",
+    ),
+    (
+        Guard("collecting.forget_files", "f.version_id = u.version_id and"),
+        "ids of files are unique; it is for the index",
+    ),
+    (Guard("dataset.set_key", "and d.unique_key is null"), "the dataset is locked since it was found to have none"),
+    *(
+        (Guard(f"keeping.{name}", text), "the dataset is locked since it was found by its name")
+        for name, text in {"delete": "and d.deleted_at is null", "undelete": "and d.deleted_at is not null"}.items()
+    ),
+    (Guard("keeping.deleted", "and d.deleted_at is not null"), "only one that was deleted has its id behind its name"),
+    *(
+        (Guard("keeping.live_user", text), "the id is that of a dataset which was found in its org")
+        for text in ("o.org_id = $1 and", "i.org_id = $1 and")
     ),
     (Guard("publishing.register_files", "for no key update"), "whoever registers has locked the dataset"),
     *(

@@ -21,9 +21,10 @@ from (
 where v.id = h.version_id and h.number > v.oldest_write returning v.id;
 
 -- name: removed_files
--- Files that no state has that may be read; one that came back by a rollback stands under another id.
+-- Files that no state has that may be read; one that came back by a rollback stands under another id, and goes with the last.
 select f.version_id, f.id, v.location, v.is_outside, d.storage ->> 'kind' as kind, f.path,
-  not exists (select 1 from weft.dataset_file o where o.version_id = f.version_id and o.path = f.path and o.id <> f.id) as is_last
+  not exists (select 1 from weft.dataset_file o where o.version_id = f.version_id and o.path = f.path
+    and (o.removed_by is null or o.removed_by > f.removed_by)) as is_last
 from weft.dataset_file f join weft.dataset_version v on v.id = f.version_id join weft.dataset d on d.id = v.dataset_id
 where f.removed_by is not null and f.removed_by <= v.oldest_write order by f.version_id, f.removed_by limit $1;
 
