@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 import weft
+from engine.test_deploys import market
 from live_scene import make_dag, make_job, make_output
 from weft.live import staging
 from weft.live.router import SQL as ROUTER
@@ -85,15 +86,21 @@ async def test_a_turn_touches_no_unit_of_another_job_and_is_held_up_by_none(conn
         await unit(conn, other, "c", state)
     before = await rows_of(conn, other)
     old, first, last = [await unit(conn, mine, "c", state) for state in ("held", "done", "waiting")]
+    elsewhere = await unit(conn, mine, "b")
     assert await turn(conn, mine, thorough=True) == 1
-    assert await states(conn, old, first, last) == [None, None, "running"]
+    assert await states(conn, old, first, last, elsewhere) == [None, None, "running", "ready"]
     assert await rows_of(conn, other) == before
-    assert await conn.fetchval("select backlog from weft.live_source where live_job_id = $1", mine) == 1
+    assert await conn.fetchval("select backlog from weft.live_source where live_job_id = $1", mine) == 2
     # Nor is a barrier, which waits for all of its own job.
     await conn.execute("update weft.live_unit set state = 'done' where live_job_id = $1", mine)
     barrier = await unit(conn, mine, None)
     assert await turn(conn, mine) == 1
     assert await states(conn, barrier) == ["running"]
+    await conn.execute("update weft.live_unit set state = 'done' where live_job_id = $1", mine)
+    after = await unit(conn, mine, "z", "waiting")
+    assert await turn(conn, mine) == 1
+    assert await states(conn, after) == ["running"]
+    assert await rows_of(conn, other) == before
 
 
 @pytest.mark.parametrize("ahead", ["new", "waiting", "ready", "running", "held"])
@@ -118,11 +125,15 @@ async def test_what_begins_anew_waits_for_what_has_passed_it_in_its_lane(conn: C
     assert await states(conn, anew) == ["waiting"]
 
 
-async def test_what_is_done_keeps_nothing_waiting_however_much_there_is_of_it(conn: Conn) -> None:
+@pytest.mark.parametrize("lane", ["a", None])
+@pytest.mark.parametrize("before", ["a", None])
+async def test_what_is_done_keeps_nothing_waiting_however_much_there_is_of_it(
+    conn: Conn, before: str | None, lane: str | None
+) -> None:
     job = await job_of(conn)
     for _ in range(12):
-        await unit(conn, job, "a", "done")
-    after = await unit(conn, job, "a")
+        await unit(conn, job, before, "done")
+    after = await unit(conn, job, lane)
     begun = await conn.fetchrow("select begun, is_more from weft.turn_live_job($1, 1, false)", job)
     assert begun is not None
     assert (*begun,) == (1, True)
@@ -142,6 +153,7 @@ async def test_a_unit_without_a_lane_comes_after_all_before_it_and_before_all_af
     await conn.execute("update weft.live_unit set state = 'done' where id = $1", first[1])
     assert await turn(conn, job) == 1
     assert await states(conn, barrier, *then) == ["running"] + ["waiting"] * 3
+    assert await turn(conn, job) == 0, "nor does it begin twice"
     await conn.execute("update weft.live_unit set state = 'done' where id = $1", barrier)
     again, last = await unit(conn, job, None), await unit(conn, job, "d")
     assert await turn(conn, job) == 3
@@ -159,6 +171,56 @@ async def test_no_more_units_run_than_may_and_no_more_begin_than_there_is_room_f
     assert await turn(conn, job) == 0
     assert await states(conn, *ready, *new) == ["running"] * 2 + ["ready"] * 3
     assert await conn.fetchval("select count(*) from weft.task") == 3
+    # A deploy may let fewer run than do.
+    await conn.execute("update weft.live_job set max_concurrency = 1")
+    assert await turn(conn, job) == 0
+
+
+async def test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog(conn: Conn) -> None:
+    inputs = []
+    for name in ("ticks", "rates"):
+        inputs.append(await make_output(conn, name, "feed", name))
+        for key in ("a", "b", "c"):
+            await conn.execute(
+                """insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files,
+                     written_at) values ($1, $2, 1, 1, 0, 0, 0, weft.now())""", inputs[-1][1], key,
+            )  # fmt: skip
+    job = await job_of(conn, inputs=inputs, max_backlog=5)
+    units = "select count(*) from weft.live_unit"
+    await unit(conn, job, "z", "held")
+    turns = "select is_more from weft.turn_live_job($1, $2, false)"
+    # All of the first, and what there is room for of the second.
+    assert await conn.fetchval(turns, job, 100) is True
+    assert await conn.fetchval(units) == 5
+    assert await conn.fetchval(turns, job, 100) is False, "it comes again when there is room"
+    assert await conn.fetchval(units) == 5
+    await conn.execute("delete from weft.live_unit")
+    assert await conn.fetchval(turns, job, 100) is False
+    assert await conn.fetchval(units) == 2
+    # And as much as fits into a turn.
+    await conn.execute("update weft.live_input set routed_write = null, boot_after = null")
+    await conn.execute("delete from weft.live_unit")
+    assert await conn.fetchval(turns, job, 3) is True
+    assert await conn.fetchval(units) == 5
+
+
+async def test_an_input_from_outside_follows_the_version_that_is_current_and_one_of_the_dag_its_own(conn: Conn) -> None:
+    made = {name: await make_output(conn, name, "feed", name) for name in ("ticks", "rates", "prices")}
+    inputs: list[tuple[int, int | None]] = [made["ticks"], (made["rates"][0], None), (made["prices"][0], None)]
+    job = await job_of(conn, inputs=inputs)
+    await turn(conn, job)
+    newer = {
+        name: await conn.fetchval(
+            """insert into weft.dataset_version (org_id, dataset_id, number, config_hash, location, actor)
+               values (1, $1, 2, 'i', 'x/', 'ann') returning id""", made[name][0],
+        ) for name in ("ticks", "rates")
+    }  # fmt: skip
+    await conn.execute("update weft.live_input set routed_write = 0")
+    for name, version in newer.items():
+        await conn.execute("select weft.make_current($1, $2)", made[name][0], version)
+    await turn(conn, job)
+    now = await conn.fetchval("select array_agg(version_id order by place) from weft.live_input")
+    assert now == [made["ticks"][1], newer["rates"], made["prices"][1]]
 
 
 @pytest.mark.parametrize("state", ["new", "ready"])
@@ -236,9 +298,12 @@ async def test_what_failed_of_a_partition_goes_when_that_alone_comes_anew(conn: 
     newer = await unit(conn, job, "b")
     passed = await unit(conn, job, "a", "held", task_id=1)
     alone = await unit(conn, job, "b", "held", task_id=2)
-    await unit(conn, job, "a")
+    tried = await unit(conn, job, "c", "held", task_id=await task(conn, 3))
+    for lane in ("a", "c"):
+        await unit(conn, job, lane)
+    await unit(conn, await job_of(conn, "other"), "b")
     await turn(conn, job)
-    assert await states(conn, passed, alone, newer) == [None, "held", "waiting"]
+    assert await states(conn, passed, alone, newer, tried) == [None, "held", "waiting", "held"]
     job = await job_of(conn, "updates")
     held = await unit(conn, job, "a", "held", task_id=1)
     await unit(conn, job, "a")
@@ -270,6 +335,36 @@ async def test_a_source_has_one_slice_at_a_time_and_none_without_room(conn: Conn
     await conn.execute("update weft.live_unit set state = 'done' where dedupe_key = '0'")
     await turn(conn, job)
     assert len(await conn.fetch(slices)) == 1
+
+
+async def test_only_a_source_that_is_in_effect_and_would_be_told_keeps_anybody_from_sending(
+    client: weft.Client, conn: Conn
+) -> None:
+    await client.orgs.create("acme")
+    acme = await conn.fetchval("select id from weft.org where slug = 'acme'")
+    dag = await make_dag(conn, "full")
+    source = {"kind": "event", "event": "tick"}
+    elsewhere, deal = (
+        await job_of(conn, "elsewhere", dag, source=source, max_backlog=1),
+        await job_of(conn, "deals", dag, source=source | {"event": "deal"}, max_backlog=1),
+    )
+    for job in (elsewhere, deal):
+        await unit(conn, job, "a")
+    # What is of another org, and what listens for something else.
+    await conn.execute("set session_replication_role = replica")
+    for table in ("live_dag", "live_job", "live_source", "live_unit"):
+        where = {"live_dag": "id = $2", "live_job": "id = $2"}.get(table, "live_job_id = $2")
+        await conn.execute(f"update weft.{table} set org_id = $1 where {where}", acme, elsewhere)
+    await conn.execute("reset session_replication_role")
+    small = market()
+    small["jobs"]["ticks"]["scaling"] = {"max_backlog": 2}
+    await client.live.deploy(small)
+    for number in range(2):
+        await client.jobs.send_event("tick", {"id": number, "day": "mon"})
+    with pytest.raises(weft.SourceFull, match="market/ticks"):
+        await client.jobs.send_event("tick", {"id": 3, "day": "mon"})
+    assert await conn.fetchval("select bool_and(is_listening) from weft.live_source")
+    assert await conn.fetchval("select count(*) from weft.live_unit") == 4
 
 
 async def staged(conn: Conn, job: int, number: int, attempt: int = 1, **said: Any) -> None:
@@ -343,6 +438,7 @@ async def test_what_is_published_changes_its_own_job_task_and_key_alone(conn: Co
         files = [{"path": "k"}, {"path": "m", "tag": "new", "is_emitted": False}]
         await staged(conn, job, number, states=[{"key": "k", "seen": 1, "state": 2}], files=files)
     await conn.execute("update weft.staged_live set is_caught_up = true, rest = '1 hour'")
+    await conn.execute("update weft.live_source set caught_up_at = 'epoch' where live_job_id = $1", mine)
     await published(conn, tasks[mine])
     found = await conn.fetch(
         "select live_job_id = $1 as mine, state_key, state::text from weft.operator_state order by 1, 2", mine
@@ -355,9 +451,29 @@ async def test_what_is_published_changes_its_own_job_task_and_key_alone(conn: Co
         (True, "l", "t"),
         (True, "m", "new"),
     ]
-    sources = await conn.fetch("select live_job_id = $1 from weft.live_source where caught_up_at is not null", mine)
-    assert [row[0] for row in sources] == [True]
+    sources = await conn.fetch(
+        "select live_job_id, caught_up_at = 'epoch' from weft.live_source where caught_up_at is not null"
+    )
+    assert [(*row,) for row in sources] == [(mine, True)], "since when it has caught up stays"
     assert [row[0] for row in await conn.fetch("select task_id from weft.staged_live")] == [tasks[other]]
+
+
+async def test_receivers_are_told_by_what_is_in_effect_alone(client: weft.Client, conn: Conn) -> None:
+    await client.live.deploy(market())
+    await client.live.deploy(market(3))
+    jobs = await conn.fetch(
+        """select j.id, m.dag_version_id = d.version_id as is_live from weft.live_dag d
+             join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id)
+             join weft.live_job j on j.id = m.live_job_id where j.name = 'scaled'"""
+    )
+    told = {row["id"]: row["is_live"] for row in jobs} | {await job_of(conn, "without a version"): True}
+    for job, is_told in told.items():
+        number = await ended(conn)
+        await unit(conn, job, "a", "running", task_id=number)
+        await staged(conn, job, number, callbacks=[{"key": "k", "payload": {}}])
+        await published(conn, number)
+        assert await conn.fetchval("select count(*) from weft.outbox where kind = 'callback'") == is_told
+        await conn.execute("delete from weft.outbox")
 
 
 async def test_a_unit_that_waits_already_is_not_made_again_by_who_finds_it(conn: Conn) -> None:
