@@ -61,6 +61,9 @@ FILES = {
     "looking": "live/sql/looking.sql",
     "acting": "live/sql/acting.sql",
     "swapping": "db/migrations/sql/0007_deploying.sql",
+    "router": "live/sql/router.sql",
+    "live_staging": "live/sql/staging.sql",
+    "living": "db/migrations/sql/0007_live.sql",
     "dataset": "catalog/sql/dataset.sql",
     "staging": "catalog/sql/staging.sql",
     "collecting": "catalog/sql/collecting.sql",
@@ -343,6 +346,41 @@ GUARDS: list[Guard] = [
     *_of("swapping.collect_dag", "test_live_collecting", "and j.state = 'stopped'", ("and i.live_job_id <> j.id", "and false")),
     *_of("swapping.collect_dag", "test_live_guards", "skip locked", "and v.retired_at < weft.now() - retention"),
     *_of("swapping.advance_backfill", "test_live_dags", ("greatest(b.at_once - open_units, 0)", "b.at_once")),
+    # Turns of live jobs, what their attempts stage and publish, and what swaps touch.
+    *_of("acting.pause", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and d.paused_at is null"),
+    *_of("acting.resume", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and d.paused_at is not null"),
+    *_of("acting.resume_job", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and j.paused_at is not null"),
+    *_of("live_staging.inputs", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", "where i.live_job_id = $1"),
+    *_of("live_staging.job", "test_turn_guards::test_an_attempt_that_holds_its_task_no_more_knows_and_changes_nothing_of_its_live_job", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'", "for share of t"),
+    *_of("live_staging.outputs", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", "where o.live_job_id = $1"),
+    *_of("live_staging.stage", "test_turn_guards::test_what_an_attempt_says_last_is_what_it_stages", ("on conflict (task_id, attempt) do update set states = excluded.states, units = excluded.units, callbacks = excluded.callbacks, rest = excluded.rest, is_caught_up = excluded.is_caught_up, files = excluded.files", "on conflict do nothing")),
+    *_of("live_staging.state", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", "s.live_job_id = $1 and"),
+    *_of("living.offer_events", "test_event_sources::test_an_event_is_of_its_own_org_only", ("s.org_id = e.org_id and", "", 1)),
+    *_of("living.offer_events", "test_event_sources::test_many_events_are_sent_at_once_each_once_for_its_key", ("s.event = e.name and", "", 1)),
+    *_of("living.offer_events", "test_live_attacked::test_a_version_that_is_built_and_has_no_room_keeps_nobody_from_sending", "and s.is_listening", ("and s.is_listening", "", 1), "s.live_job_id = full_id and", "- interval '1 microsecond'"),
+    *_of("living.offer_events", "test_event_sources::test_a_source_that_is_full_takes_no_event_and_nothing_is_written", "and (s.match is null or e.payload @> s.match)", ("and (s.match is null or e.payload @> s.match)", "", 1), "and u.state = 'new'", "s.backlog +", "and d.version_id is not null", ("if not found then raise exception '%', crowded using errcode = 'WF008'; end if;", "exit when not found;")),
+    *_of("living.publish_live", "test_turn_guards::test_what_a_task_has_staged_comes_to_nothing_when_its_unit_was_given_up", ("and u.state in ('running', 'held') order by u.id for no key update", "order by u.id for no key update")),
+    *_of("living.publish_live", "test_turn_guards::test_what_another_attempt_has_staged_comes_to_nothing", "and d.attempt = s.attempt", "delete from weft.staged_live s where s.task_id = any (ended);"),
+    *_of("living.publish_live", "test_turn_guards::test_a_state_that_is_not_what_was_seen_voids_all", "and o.version = each.seen", "if not found then raise exception 'state %: another unit has changed it meanwhile', each.key using errcode = 'WF007'; end if;"),
+    *_of("living.publish_live", "test_turn_guards::test_what_is_published_changes_its_own_job_task_and_key_alone", "and o.state_key = each.key", ("o.live_job_id = told.live_job_id and o.state_key", "o.state_key"), "and f.live_job_id = told.live_job_id", "where x.tag is not null", ("where o.live_job_id = told.live_job_id; end if;", "; end if;"), "and f.path = x.path", ("where s.task_id = any (ended) order by s.live_job_id", "order by s.live_job_id")),
+    *_of("living.publish_live", "test_turn_guards::test_a_unit_that_waits_already_is_not_made_again_by_who_finds_it", ("order by x.place on conflict do nothing", "order by x.place")),
+    *_of("living.route_input", "test_live_routing::test_partitions_are_made_anew_once_for_all_that_came_before", "and w.number > i.routed_write"),
+    *_of("living.route_input", "test_live_routing::test_a_write_into_several_partitions_comes_after_all_before_it_and_before_all_after_it", ("and w.number > i.routed_write", "", 1)),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_job_whose_turn_another_has_is_passed_over", "for no key update skip locked", "skip locked"),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_job_that_drains_stops_when_nothing_of_it_runs_and_has_no_turn_after_that", "or l.state = 'stopped'", ("case when running = 0 then 'stopped' else 'draining' end", "'stopped'"), ("when j.state = 'draining' then", "when false then")),
+    *_of("living.turn_live_job", "test_turn_guards::test_units_whose_tasks_have_ended_without_a_word_are_found", ("and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)", "and u.state = 'running'"), ("o.ended = 'completed' or l.on_failure", "l.on_failure"), "or l.on_failure = 'skip'", "update weft.live_unit u set state = 'running' from weft.task t where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;", "- case l.on_failure when 'skip' then lost else 0 end"),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_turn_touches_no_unit_of_another_job_and_is_held_up_by_none", ("u.live_job_id = job and u.state = 'running' and not exists", "u.state = 'running' and not exists"), ("u.live_job_id = job and u.state = 'held' and t.id = u.task_id", "u.state = 'held' and t.id = u.task_id"), ("and o.state = 'done' order by", "order by"), ("o.live_job_id = job and o.state", "o.state"), ("and s.kind in ('continuous', 'files') and open_units < l.max_backlog", "and open_units < l.max_backlog"), ("u.live_job_id = job and u.state = 'new' order by", "u.state = 'new' order by"), ("u.live_job_id = job and u.lane is null", "u.lane is null"), ("where u.live_job_id = job and u.state <> 'done'; end if", "where u.state <> 'done'; end if"), ("u.live_job_id = job and u.lane = k.lane", "u.lane = k.lane"), ("b.live_job_id = job and b.lane", "b.lane"), ("where u.live_job_id = job and u.state = 'running'; if is_asked", "where u.state = 'running'; if is_asked"), ("r.live_job_id = job and r.state", "r.state"), ("u.id = any (heads) and u.state in ('new', 'waiting')", "u.id = any (heads)"), ("s.live_job_id = job and s.backlog <> standing", "s.backlog <> standing"), ("where j.id = job and (gone > 0", "where (gone > 0")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_is_done_keeps_nothing_waiting_however_much_there_is_of_it", "limit 10 * room", ("b.id < u.id and b.state <> 'done'", "b.id < u.id")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_failed_of_a_partition_goes_when_that_alone_comes_anew", ("and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id) and exists", "and not exists (select 1 from weft.task t where t.id = u.task_id) and exists"), ("and n.lane = u.lane and n.id > u.id", "and n.id > u.id"), "and n.id > u.id", ("if l.strategy = 'partition' then with old", "if true then with old"), ("in ('ready', 'running', 'held')", "in ('ready', 'running')")),
+    *_of("living.turn_live_job", "test_turn_guards::test_nothing_begins_of_what_is_paused_or_drains", "l.state <> 'draining' and", "and l.paused_at is null", "and d.paused_at is null", ("if is_asked and running < l.max_concurrency", "if running < l.max_concurrency")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_source_has_one_slice_at_a_time_and_none_without_room", ("s.live_job_id = job and s.kind in ('continuous', 'files') and open_units", "s.kind in ('continuous', 'files') and open_units"), "and open_units < l.max_backlog", ("and not exists (select 1 from weft.live_unit u where u.live_job_id = job and u.lane = '' and u.kind = 'slice') on conflict do nothing", "on conflict do nothing"), ("and u.kind = 'slice') on conflict", ") on conflict"), ("s.rest_until from weft.live_source", "null from weft.live_source")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_unit_without_a_lane_comes_after_all_before_it_and_before_all_after_it", ("if had_barrier then", "if false then"), ("u.id = first", "true"), ("(barrier is null or u.id < barrier) and not exists", "not exists"), "and b.lane = u.lane", ("news || heads || barrier", "news || heads")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_stands_before_it_in_its_lane_keeps_a_unit_waiting", "b.id < u.id and b.state <> 'done' or"),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_begins_anew_waits_for_what_has_passed_it_in_its_lane", "or b.state in ('ready', 'running', 'held')", ("in ('ready', 'running', 'held')", "in ('ready', 'held')"), ("in ('ready', 'running', 'held')", "in ('running', 'held')"), ("and r.state = 'ready' and", "and")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_rests_does_not_begin_before_its_time", "and (r.run_at is null or r.run_at <= weft.now())", "and (h.run_at is null or h.run_at <= weft.now())"),
+    *_of("living.turn_live_job", "test_turn_guards::test_no_more_units_run_than_may_and_no_more_begin_than_there_is_room_for", ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id"), ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id limit room"), ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id limit l.max_concurrency - running")),
+    *_of("router.due", "test_turn_guards::test_jobs_have_a_turn_that_have_something_to_do", ("j.state <> 'stopped' and (", "("), "j.state = 'draining' or", "or exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state in ('new', 'done'))", "and u.state in ('new', 'done')", "$2::boolean and", "and not exists (select 1 from weft.task t where t.id = u.task_id)", ("and u.state = 'held')", ")"), ("j.paused_at is null and exists", "exists"), ("and d.paused_at is null) and (", ") and ("), "and (u.run_at is null or u.run_at <= weft.now())", "and (select count(*) from weft.live_unit u where u.live_job_id = j.id and u.state = 'running') < j.max_concurrency", "and (i.routed_write is null or v.last_write > i.routed_write)", "and s.kind in ('continuous', 'files')", "and u.state = 'ready'"),
+    *_of("live_staging.state", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", ("and s.state_key = $2", "and $2::text is not null")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -785,6 +823,24 @@ GUARDS: list[Guard] = [
     *_of("publishing.publish_write", "test_output_traces", ("and not (is_whole or staged.partitions <@ replaced)", "")),
     *_of("explain.names", "test_explain", ("and ($3::text[] is null or d.read_roles && $3)", "")),
     *_of("explain.inputs", "test_explain", ("and ($4::text[] is null or d.read_roles && $4)", "")),
+    # By the rows that decide it.
+    *_of("cache.drop", "test_trace_guards::test_an_output_that_was_had_in_vain_is_dropped_by_its_own_org_while_it_is_the_same", "c.org_id = t.org_id and", "and c.task_id = $3", "and c.id = $2"),
+    *_of("outputs.note_outputs", "test_trace_guards::test_outputs_are_kept_of_what_has_completed_by_worker_and_attempt", "and d.worker_id = me", "and d.attempt = u.attempt", "and d.state = 'completed'", ("and d.worker_id = me", "", 1), ("and d.attempt = u.attempt", "", 1), ("and d.state = 'completed'", "", 1), ("and d.worker_id = me", "", 2), ("and d.attempt = u.attempt", "", 2), ("and d.state = 'completed'", "", 2)),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_that_is_too_large_or_does_not_serve_is_not_kept", ("if each.bytes > each.most then", "if false then"), ("if made.unkept is not null then", "if false then")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_takes_the_place_of_those_that_stand_in_its_own_org_and_of_its_own_key", ("c.org_id = each.org_id and c.key = each.key and c.trace is not null", "c.key = each.key and c.trace is not null"), "and c.key = each.key", ("and c.key = each.key", "", 1), "and weft.trace_problems(c.org_id, c.trace) is null", "and c.trace is null", ("if made.trace is not null then", "if false then")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_of_one_key_the_last_five_outputs_are_kept", "o.org_id = each.org_id and", "and o.key = each.key", ("offset 5", "offset 5000"), ("offset 5", "offset 4")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_of_the_cache_is_not_had_when_it_is_gone_of_another_org_or_does_not_stand", "found_trace is null or"),
+    *_of("traces.content_of", "test_trace_guards::test_a_trace_stands_while_a_reader_sees_the_same", "p.version_id = version and", "and p.partition_key = any (keys)"),
+    *_of("traces.note_inputs", "test_trace_guards::test_a_task_that_has_the_output_of_another_has_read_what_that_has", "and v.org_id = org", "where r.item ->> 'role' = 'read'", "on conflict do nothing", ("case when r.item ->> 'pinned' = 'write' then (r.item ->> 'write')::bigint else v.last_write end", "v.last_write")),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_does_not_serve_when_tasks_that_it_has_made_have_to_do_with_datasets", ("unkept := 'made'; return;", "null;"), "exists (select 1 from weft.task_input i where i.task_id = m.id) or", "or exists ( select 1 from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id where t.id = m.id)", "union all select k.id from made m join weft.task_done k on k.parent_id = m.id and k.id > m.id"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_serves_while_nobody_has_written_into_what_was_read", "i.attempt = try or", "p.version_id = each.id and", "and p.partition_key = any (each.partitions)"),
+    *_of("traces.trace_of", "test_trace_guards::test_what_earlier_attempts_have_read_counts_where_there_are_steps", "or exists (select 1 from weft.step s where s.task_id = task)", ("(i.attempt = try or exists (select 1 from weft.step s where s.task_id = task))", "true")),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_does_not_serve_when_what_was_read_is_gone", "each.id is null or"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_that_has_read_what_is_current_serves_while_it_is", "or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id", "each.pinned is distinct from 'write' and"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_does_not_serve_when_a_partition_or_the_columns_have_gone", "each.lost_by > each.write or"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_serves_while_what_was_written_is_as_it_was_left", "and w.attempt = t.attempt", "and t.attempt = try", ("each.current_id is distinct from each.id or each.is_whole", "each.is_whole"), "each.is_whole and each.last_write > each.write or", "each.keys is null or", "and p.last_write = each.write", ("each.mode = 'replace' and (", "(")),
+    *_of("traces.trace_problems", "test_trace_guards::test_a_trace_stands_while_a_reader_sees_the_same", "or now.collected_at is not null", "when each.pinned = 'write' then now.oldest_write <= each.write", ("now.oldest_write <= each.write", "true"), "when each.pinned = 'since' then now.own_write = each.write", ("now.own_write = each.write", "true"), "when each.role = 'added' then cardinality(each.partitions) = ( select count(*) from weft.dataset_partition p where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)", ("weft.content_of(now.id, each.partitions) = each.content", "true")),
+    *_of("traces.trace_problems", "test_trace_guards::test_an_output_of_the_cache_is_not_had_when_it_is_gone_of_another_org_or_does_not_stand", ("now.content = each.content", "true")),
     # --- people ---
     *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
     *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),
@@ -906,6 +962,67 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("living.publish_live", "for no key update"),
+        "who would change a unit passes it over while its task is there",
+    ),
+    (Guard("living.publish_live", "x.tag is null and"), "what is listed with a tag is put again by the next statement"),
+    *(
+        (Guard("living.turn_live_job", text, instead), "it is asked when they are found, and when they are changed")
+        for text, instead in (
+            (
+                "and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)",
+                "and not exists (select 1 from weft.task t where t.id = u.task_id)",
+            ),
+            ("o where u.id = o.id and u.state = 'running' returning", "o where u.id = o.id returning"),
+        )
+    ),
+    (
+        Guard("living.turn_live_job", "and u.state = 'held' and t.id = u.task_id", "and t.id = u.task_id"),
+        "a unit whose task is there runs, or is held",
+    ),
+    (
+        Guard(
+            "living.turn_live_job", "and u.state = 'new' order by u.id limit room", "and u.state = 'new' order by u.id"
+        ),
+        "it bounds the work: what more there is waits for the next turn",
+    ),
+    *(
+        (Guard("living.turn_live_job", text, instead), "whether it is first in its lane is asked of each after it")
+        for text, instead in (
+            ("and u.state = 'waiting' order by u.id limit 1", "order by u.id limit 1"),
+            ("and u.lane is not null and (barrier is null", "and (barrier is null"),
+            ("and (barrier is null or u.id < barrier) order by", "order by"),
+            ("and u.state = 'waiting' and u.lane is not null", "and u.lane is not null"),
+        )
+    ),
+    (Guard("living.turn_live_job", "and b.id <> u.id"), "one that is new or waits is none that keeps itself waiting"),
+    (
+        Guard("living.turn_live_job", "u.id = any (others) and u.state = 'new'", "u.id = any (others)"),
+        "the others of them wait already",
+    ),
+    (
+        Guard("living.turn_live_job", "order by r.id limit least(room, l.max_concurrency - running)", "order by r.id"),
+        "it bounds the work: the same limit holds for both together",
+    ),
+    (Guard("living.offer_events", "on conflict do nothing"), "the key is the event's id, and each is offered once"),
+    (
+        Guard("outputs.note_outputs", "and c.trace is not null"),
+        "the one without a trace is replaced, or goes by the next statement",
+    ),
+    (
+        Guard(
+            "traces.trace_of",
+            "w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt",
+            "w.task_id = t.id and w.attempt = t.attempt",
+        ),
+        "ids of tasks are of one org; it is for the index",
+    ),
+    (Guard("traces.trace_problems", "now.id is null or"), "of what is not there nothing is known to stand"),
+    (
+        Guard("traces.trace_problems", "exit when jsonb_array_length(found) = 3;"),
+        "it bounds what is told: one problem is enough",
+    ),
     *(
         (Guard("swapping.swap_dag", "and o.id <> to_version", nth=nth), "the next statement lets that version be live")
         for nth in (0, 1)
