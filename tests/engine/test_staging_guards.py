@@ -263,9 +263,8 @@ async def test_the_dataset_of_that_name_comes_back_unless_it_has_been_collected(
         await client.datasets.delete(name)
     # Without a version it comes back, unless it had one.
     assert (await client.datasets.undelete("empty")).name == "empty"
-    assert (await conn.fetchrow(dataset_keeping.SQL.deleted, 1, "orders"))["id"] == await conn.fetchval(  # type: ignore[index]
-        "select id from weft.dataset where name like 'orders@%'"
-    )
+    deleted = await conn.fetchval("select id from weft.dataset where name like 'orders@%'")
+    assert await conn.fetchval(dataset_keeping.SQL.deleted, 1, "orders") == deleted
     await conn.execute("update weft.dataset_version set collected_at = weft.now()")
     with pytest.raises(weft.NotFound):
         await client.datasets.undelete("orders")

@@ -42,12 +42,14 @@ async def all_of(conn: Conn, dag: str) -> list[str]:
     for table in ("live_job", "live_input", "live_output", "live_source", "live_unit"):
         key = "o.id" if table == "live_job" else "o.live_job_id"
         found += await conn.fetch(
-            f"select o.* from weft.{table} o join weft.live_job j on j.id = {key} join weft.live_dag d on d.id = j.dag_id "
+            f"select o.* from weft.{table} o join weft.live_job j on j.id = {key} "
+            "join weft.live_dag d on d.id = j.dag_id "
             "where d.name = $1 order by 1, 2", dag,
         )  # fmt: skip
     found += await conn.fetch("select * from weft.dataset where producer_dag = $1 order by id", dag)
     found += await conn.fetch(
-        "select v.* from weft.dataset_version v join weft.dataset d on d.id = v.dataset_id where d.producer_dag = $1 order by v.id",
+        "select v.* from weft.dataset_version v join weft.dataset d on d.id = v.dataset_id "
+        "where d.producer_dag = $1 order by v.id",
         dag,
     )
     return [str(row) for row in found]
@@ -84,7 +86,8 @@ async def test_readers_see_the_datasets_of_the_version_that_comes_into_effect_an
     await client.live.deploy(market())
     await client.live.deploy(market(3))
     await conn.execute("select weft.swap_dag(id, building_id) from weft.live_dag")
-    current = "select array_agg(v.number order by d.name) from weft.dataset d join weft.dataset_version v on v.id = d.current_id"
+    current = """select array_agg(v.number order by d.name)
+                 from weft.dataset d join weft.dataset_version v on v.id = d.current_id"""
     # again, scaled, ticks: what is made of what has changed has changed.
     assert await conn.fetchval(current) == [2, 2, 1]
     versions = (
@@ -123,7 +126,8 @@ async def test_a_job_is_behind_until_all_that_was_written_is_units(conn: Conn) -
     for number, ago in ((1, 2), (2, 1)):
         await conn.execute(
             """insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed,
-                 written_at, actor) values ($1, $2, 1, 'append', 1, 1, 1, 0, date_trunc('day', weft.now()) - $3::interval, 'ann')""",
+                 written_at, actor)
+               values ($1, $2, 1, 'append', 1, 1, 1, 0, date_trunc('day', weft.now()) - $3::interval, 'ann')""",
             version, number, timedelta(days=ago),
         )  # fmt: skip
     await conn.execute("update weft.dataset_version set last_write = 2")
@@ -175,7 +179,8 @@ async def test_a_version_comes_into_effect_when_what_is_new_of_it_has_caught_up(
     assert await conn.fetchval(swaps, market_id) is False, "nothing is being built"
     await client.live.deploy(market(3))
     await conn.execute("update weft.live_input set routed_write = 0")
-    name = "select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id = d.{} join weft.live_job j on j.id = m.live_job_id where j.name = $1"
+    name = """select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id = d.{}
+                join weft.live_job j on j.id = m.live_job_id where j.name = $1"""
     old, new = [await conn.fetchval(name.format(column), "scaled") for column in ("version_id", "building_id")]
     same = await conn.fetchval(name.format("building_id"), "ticks")
     # Neither what goes on as it was nor what goes counts.
@@ -218,7 +223,8 @@ async def _backfill(conn: Conn, job: int, at_once: int = 2, place: int = 0, **mo
     said = {"first_key": None, "last_key": None, **more}
     return int(
         await conn.fetchval(
-            """insert into weft.live_backfill (org_id, live_job_id, place, first_key, last_key, at_once, partitions, actor)
+            """insert into weft.live_backfill
+                 (org_id, live_job_id, place, first_key, last_key, at_once, partitions, actor)
                values (1, $1, $2, $3, $4, $5, 9, 'ann') returning id""",
             job, place, said["first_key"], said["last_key"], at_once,
         )
@@ -271,7 +277,7 @@ async def test_a_backfill_makes_nothing_for_a_job_that_drains_nor_while_another_
 
 
 async def test_a_partition_that_waits_already_is_not_made_again(conn: Conn) -> None:
-    job = await job_of(conn, inputs=[await _with_partitions(conn, "ticks", "a")], strategy="partition")
+    await job_of(conn, inputs=[await _with_partitions(conn, "ticks", "a")], strategy="partition")
     makes = "select weft.unit_of_partition(j, 0, 'a', null) from weft.live_job j"
     assert await conn.fetchval(makes) is not None
     assert await conn.fetchval(makes) is None
@@ -287,7 +293,7 @@ async def test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected(cl
     await client.live.deploy(market(4))
     market_id = await dag_id(conn)
     before = await all_of(conn, "bazaar")
-    long_ago = "update weft.dag_version set retired_at = weft.now() - interval '1 year' where (retired_at is not null or state in ('live', 'building'))"
+    long_ago = "update weft.dag_version set retired_at = weft.now() - interval '1 year' where true"
     await conn.execute("update weft.live_job set state = 'stopped' where state = 'draining'")
     before = await all_of(conn, "bazaar")
     assert await conn.fetchval(collect, market_id) == 0, "it was in effect a moment ago"
@@ -305,10 +311,48 @@ async def test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected(cl
     assert await conn.fetchval("select count(*) from weft.dataset_version where retired_at is null") > 0
     assert (
         await conn.fetchval(
-            "select count(*) from weft.dataset d join weft.dataset_version v on v.id = d.current_id where v.retired_at is not null"
+            "select count(*) from weft.dataset d join weft.dataset_version v on v.id = d.current_id "
+            "where v.retired_at is not null"
         )
         == 0
     )
+
+
+async def test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for(client: weft.Client, conn: Conn) -> None:
+    dag = await make_dag(conn)
+    wanted, others = await _with_partitions(conn, "ticks", *"abc"), await _with_partitions(conn, "rates", *"abcxyz")
+    jobs = [
+        await job_of(conn, "mine", dag, inputs=[(wanted[0], None), wanted, others], strategy="partition"),
+        await job_of(conn, "other", dag, inputs=[others], strategy="partition"),
+    ]
+    # Of the first input that has a version by now.
+    with pytest.raises(weft.InvalidInput, match="x"):
+        await client.live.rematerialize("market", "mine", partitions=["a", "x"])
+    assert await client.live.rematerialize("market", "mine", partitions=["a"]) == 1
+    assert await client.live.rematerialize("market", "mine", partitions=["x"], dataset="rates") == 1
+    made, other = await client.live.backfill("market", "mine"), await client.live.backfill("market", "other")
+    some = await client.live.backfill("market", "mine", first="b")
+    assert [each.partitions for each in (made, other, some)] == [3, 6, 2]
+    assert {each.id for each in await client.live.backfills("market")} == {made.id, other.id, some.id}
+    await conn.execute("select weft.advance_backfill($1)", made.id)
+    mine = await unit(conn, jobs[0], "r", "running", backfill_id=made.id)
+    await unit(conn, jobs[0], "s", "held", backfill_id=other.id)
+    waits = await unit(conn, jobs[0], "t", "waiting", backfill_id=other.id)
+    await unit(conn, jobs[0], "u", "done", backfill_id=made.id)
+    shown = {each.id: (each.running, each.held) for each in await client.live.backfills("market")}
+    for each in (made.id, other.id, some.id):
+        counts = await conn.fetchrow(
+            """select count(*) filter (where state <> 'done'), count(*) filter (where state = 'held')
+               from weft.live_unit where backfill_id = $1""", each,
+        )  # fmt: skip
+        assert shown[each] == (*(counts or ()),)
+    before = await rows_of(conn, jobs[1])
+    await client.live.cancel_backfill(made.id)
+    assert await states(conn, mine, waits) == ["running", "waiting"]
+    left = await conn.fetch("select id from weft.live_unit where backfill_id = $1 and state <> 'done'", made.id)
+    assert [row["id"] for row in left] == [mine]
+    assert {row["id"] for row in await conn.fetch(ACTING.open_backfills, 10)} == {other.id, some.id}
+    assert await rows_of(conn, jobs[1]) == before
 
 
 async def test_acts_upon_one_job_leave_the_others_as_they_are(client: weft.Client, conn: Conn) -> None:
@@ -318,6 +362,7 @@ async def test_acts_upon_one_job_leave_the_others_as_they_are(client: weft.Clien
         await unit(conn, job, "a", "held", dedupe_key="a")
         await unit(conn, job, "a", "held", dedupe_key="b")
         await unit(conn, job, "a", "waiting", dedupe_key="b")
+    await unit(conn, other, "a", "waiting", dedupe_key="a")
     held = [row["id"] for row in await conn.fetch("select id from weft.live_unit where state = 'held' order by id")]
     before = await rows_of(conn, other)
     with pytest.raises(weft.NotFound):

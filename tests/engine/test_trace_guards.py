@@ -32,8 +32,8 @@ async def dataset(conn: Conn, name: str = "orders", **partitions: int) -> tuple[
 async def read(conn: Conn, number: int, made: tuple[int, int], write: int, attempt: int = 1, **more: Any) -> None:
     said = {"partitions": None, "pinned": None, "seen": None, **more}
     await conn.execute(
-        """insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions, pinned,
-             seen)
+        """insert into weft.task_input
+             (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions, pinned, seen)
            select $1, $2, (select count(*) + 1 from weft.task_input), 1, $3, $4, $5, $6, $7, $8""",
         number, attempt, *made, write, said["partitions"], said["pinned"], said["seen"],
     )  # fmt: skip
@@ -42,8 +42,8 @@ async def read(conn: Conn, number: int, made: tuple[int, int], write: int, attem
 async def wrote(conn: Conn, number: int, version: int, write: int, attempt: int = 1, **more: Any) -> None:
     said = {"mode": "replace", "keys": ["a"], "is_whole": False, "adds_again": False, **more}
     await conn.execute(
-        """insert into weft.dataset_write (version_id, number, org_id, mode, task_id, attempt, partitions, keys, is_whole,
-             adds_again, rows, bytes, rows_removed, written_at, actor)
+        """insert into weft.dataset_write (version_id, number, org_id, mode, task_id, attempt, partitions, keys,
+             is_whole, adds_again, rows, bytes, rows_removed, written_at, actor)
            values ($1, $2, 1, $3, $4, $5, 1, $6, $7, $8, 1, 1, 0, weft.now(), 'ann')""",
         version, write, said["mode"], number, attempt, said["keys"], said["is_whole"], said["adds_again"],
     )  # fmt: skip

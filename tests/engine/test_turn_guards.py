@@ -182,8 +182,9 @@ async def test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog(conn: 
         inputs.append(await make_output(conn, name, "feed", name))
         for key in ("a", "b", "c"):
             await conn.execute(
-                """insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files,
-                     written_at) values ($1, $2, 1, 1, 0, 0, 0, weft.now())""", inputs[-1][1], key,
+                """insert into weft.dataset_partition
+                     (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
+                   values ($1, $2, 1, 1, 0, 0, 0, weft.now())""", inputs[-1][1], key,
             )  # fmt: skip
     job = await job_of(conn, inputs=inputs, max_backlog=5)
     units = "select count(*) from weft.live_unit"
