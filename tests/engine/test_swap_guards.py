@@ -94,10 +94,32 @@ async def test_readers_see_the_datasets_of_the_version_that_comes_into_effect_an
         "select array_agg(state || coalesce(' ' || (retired_at is not null), '') order by number) from weft.dag_version"
     )
     assert await conn.fetchval(versions) == ["retired true", "live false"]
+    jobs = "select array_agg(state order by id) from weft.live_job"
+    await conn.execute("update weft.live_job set state = 'stopped' where state = 'draining'")
+    before = await conn.fetchval(jobs)
+    assert before.count("stopped") == 2
+    await conn.execute("select weft.settle_dag(id) from weft.live_dag")
+    assert await conn.fetchval(jobs) == before, "what has stopped does not begin again"
+    assert await conn.fetchval("select bool_and(is_listening) from weft.live_source"), "and what listens listens on"
     await client.live.deploy(market(4))
     await client.live.rollback("market", version=1)
     assert await conn.fetchval(current) == [1, 1, 1]
     assert await conn.fetchval(versions) == ["live false", "retired true", "abandoned true"]
+
+
+async def test_a_source_that_listens_again_is_told_what_was_sent_to_it_in_its_own_org(
+    client: weft.Client, conn: Conn
+) -> None:
+    await client.live.deploy(market())
+    await client.live.drain("market")
+    await client.orgs.create("acme")
+    acme = client.of_org(await conn.fetchval("select id from weft.org where slug = 'acme'"), "acme")
+    await acme.jobs.send_event("tick", {"id": 1})
+    await client.jobs.send_event("deal", {"id": 2})
+    sent = await client.jobs.send_event("tick", {"id": 3})
+    await client.live.rollback("market", version=1)
+    told = await conn.fetch("select dedupe_key from weft.live_unit")
+    assert [row["dedupe_key"] for row in told] == [f"event:{sent.id}"]
 
 
 async def test_nothing_that_stands_is_told_of_what_is_done_and_a_slice_is_no_backlog(conn: Conn) -> None:
@@ -323,7 +345,7 @@ async def test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for(c
     wanted, others = await _with_partitions(conn, "ticks", *"abc"), await _with_partitions(conn, "rates", *"abcxyz")
     jobs = [
         await job_of(conn, "mine", dag, inputs=[(wanted[0], None), wanted, others], strategy="partition"),
-        await job_of(conn, "other", dag, inputs=[others], strategy="partition"),
+        await job_of(conn, "other", dag, inputs=[others, others], strategy="partition"),
     ]
     # Of the first input that has a version by now.
     with pytest.raises(weft.InvalidInput, match="x"):

@@ -78,23 +78,27 @@ async def test_two_versions_that_become_current_in_one_moment_leave_the_last(con
 
 
 async def test_what_is_written_and_gone_back_to_changes_its_own_version_alone(client: weft.Client, conn: Conn) -> None:
-    for _ in range(2):
-        await written(conn, client, "others", "a", "b")
+    for _ in range(6):
+        other = await written(conn, client, "others", "a", "b")
     for keys in (("a", "b"), ("b", "c"), ("a",)):
         begun = await written(conn, client, "orders", *keys)
+    keys = "select array_agg(partition_key order by partition_key) from weft.{} where version_id = $1"
+    partitions, files = keys.format("dataset_partition"), keys.format("dataset_file") + " and removed_by is null"
+    for look in (files, partitions):
+        assert await conn.fetchval(look, begun.version_id) == ["a", "b", "c"]
     before = await all_but(conn, begun.version_id)
     fence = await held(conn, client)
     whole = await dataset_writing.begin(conn, fence, "orders", Mode.REPLACE, None)
     await staged(conn, fence, whole, "z", is_whole=True)
     await complete(conn, fence)
-    keys = "select array_agg(partition_key order by partition_key) from weft.{} where version_id = $1"
-    partitions, files = keys.format("dataset_partition"), keys.format("dataset_file") + " and removed_by is null"
     for look in (files, partitions):
         assert await conn.fetchval(look, begun.version_id) == ["z"]
     await client.datasets.rollback("orders@1.2")
     for look in (files, partitions):
         assert await conn.fetchval(look, begun.version_id) == ["a", "b", "c"]
     assert await all_but(conn, begun.version_id) == before
+    for look in (files, partitions):
+        assert await conn.fetchval(look, other.version_id) == ["a", "b"]
     added = "select array_agg(added_by order by id) from weft.dataset_file where version_id = $1 and removed_by is null"
     assert await conn.fetchval(added, begun.version_id) == [5, 5, 5]
     gone = "select array_agg(removed_by order by id) from weft.dataset_file where version_id = $1 and removed_by > 0"
@@ -102,6 +106,11 @@ async def test_what_is_written_and_gone_back_to_changes_its_own_version_alone(cl
     await written(conn, client, "orders", "d", mode=Mode.APPEND)
     await client.datasets.rollback("orders@1.5")
     assert await conn.fetchval(added, begun.version_id) == [5, 5, 5], "what stands stays"
+    counts = await conn.fetch(
+        "select partition_key, rows from weft.dataset_partition where version_id = $1 order by 1", begun.version_id
+    )
+    assert [(*row,) for row in counts] == [("a", 1), ("b", 1), ("c", 1)]
+    assert await all_but(conn, begun.version_id) == before
     assert await conn.fetchval(gone, begun.version_id) == [*before_last, 7], "and what had gone has gone when it did"
 
 
@@ -138,6 +147,32 @@ async def test_what_was_taken_away_is_known_to_who_has_seen_it(client: weft.Clie
     )
 
 
+async def test_of_each_partition_it_is_known_when_something_was_taken_away(client: weft.Client, conn: Conn) -> None:
+    await written(conn, client, "orders", "a", "b", mode=Mode.APPEND)
+    await written(conn, client, "orders", "a")
+    await written(conn, client, "orders", "a", mode=Mode.APPEND)
+    lost = await conn.fetch("select partition_key, lost_by, last_write from weft.dataset_partition order by 1")
+    assert [(*row,) for row in lost] == [("a", 2, 3), ("b", 0, 1)]
+
+
+async def test_what_an_attempt_itself_has_written_and_what_is_as_before_makes_nothing_void(
+    client: weft.Client, conn: Conn
+) -> None:
+    # Both saw no columns, and have the same.
+    fences = [await held(conn, client) for _ in range(2)]
+    begun = [await dataset_writing.begin(conn, fence, "orders", Mode.APPEND, None) for fence in fences]
+    for fence, write, key in zip(fences, begun, ("a", "b"), strict=True):
+        await staged(conn, fence, write, key)
+    for fence in fences:
+        await complete(conn, fence)
+    fence = await held(conn, client)
+    for _ in range(2):
+        write = await dataset_writing.begin(conn, fence, "orders", Mode.APPEND, None)
+        await staged(conn, fence, write, "a", seen=write.write)
+    await complete(conn, fence)
+    assert await conn.fetchval("select rows from weft.dataset_version") == 4
+
+
 async def test_a_write_has_what_its_own_attempt_has_read_and_leaves_what_others_have_begun(
     client: weft.Client, conn: Conn
 ) -> None:
@@ -155,7 +190,7 @@ async def test_a_write_has_what_its_own_attempt_has_read_and_leaves_what_others_
         await staged(conn, fence, begun, key)
     apart = await dataset_writing.begin(conn, second, "apart", Mode.APPEND, None)
     await staged(conn, second, apart, "c")
-    unfinished = await dataset_writing.begin(conn, second, "orders", Mode.APPEND, None)
+    unfinished = await dataset_writing.begin(conn, second, "unfinished", Mode.APPEND, None)
     await complete(conn, second)
     made = await conn.fetch(
         """select d.name, w.keys from weft.dataset_write w join weft.dataset_version v on v.id = w.version_id
@@ -173,6 +208,19 @@ async def test_a_write_has_what_its_own_attempt_has_read_and_leaves_what_others_
     remaining = {row[0] for row in await conn.fetch("select id from weft.staged_write")}
     assert remaining >= {left.id, unfinished.id}
     assert len(remaining) == 3, "and that of the other task"
+
+
+async def test_a_write_into_a_version_that_is_not_current_does_not_make_it_so(client: weft.Client, conn: Conn) -> None:
+    await written(conn, client, "orders", "a")
+    dataset, current = await conn.fetchrow("select id, current_id from weft.dataset") or (0, 0)
+    built = await version(conn, dataset, 2)
+    fence = await held(conn, client)
+    begun = await dataset_writing.begin(conn, fence, "orders", Mode.REPLACE, None)
+    await conn.execute("update weft.staged_write set version_id = $1, follows = false", built)
+    await staged(conn, fence, begun, "a", seen_schema=None)
+    await complete(conn, fence)
+    assert await conn.fetchval("select last_write from weft.dataset_version where id = $1", built) == 1
+    assert await conn.fetchval("select current_id from weft.dataset") == current
 
 
 async def test_versions_writes_and_files_are_those_of_one_dataset(client: weft.Client, conn: Conn) -> None:

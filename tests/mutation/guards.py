@@ -1,4 +1,4 @@
-"""The guards of the statements that change something, each with what stands in its place when it is taken away.
+"""The guards of the statements that change something, and of a few functions of Python, each with what stands in its place when it is taken away.
 
 `GUARDS` must each be missed by a test. `REDUNDANT` are guards that nothing can miss, because another one holds the same;
 they stay in the SQL as a second line, and here with the reason why no test can tell.
@@ -76,6 +76,10 @@ FILES = {
     "keeping": "catalog/sql/keeping.sql",
     "traces": "db/migrations/sql/0006_traces.sql",
     "explain": "catalog/sql/explain.sql",
+    "writing": "catalog/dataset_writing.py",
+    "writer": "worker/datasets.py",
+    "settling": "data/columns.py",
+    "live_stage": "live/staging.py",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -113,11 +117,17 @@ class Guard:
         mutant = _with_all_parameters(body, body[: place.start()] + self.instead + body[place.end() :])
         return path, text.replace(body, mutant, 1)
 
+    @property
+    def is_python(self) -> bool:
+        """Whether what it guards is a function of a module, and no statement."""
+        return FILES[self.statement.partition(".")[0]].endswith(".py")
+
     def body_in(self, text: str) -> str:
         """Return the statement in the text of its file."""
-        found = re.search(
-            rf"^-- name: *{self.statement.partition('.')[2]} *\n(.*?)(?=^-- name:|\Z)", text, re.MULTILINE | re.DOTALL
-        )
+        name = self.statement.partition(".")[2]
+        of_sql = rf"^-- name: *{name} *\n(.*?)(?=^-- name:|\Z)"
+        of_python = rf"^( *(?:async )?def {name}\(.*?)(?=^ *(?:async )?def |^ *class |^ *@|\Z)"
+        found = re.search(of_python if self.is_python else of_sql, text, re.MULTILINE | re.DOTALL)
         if found is None:
             raise LookupError(f"there is no statement {self.statement}")
         return found[1]
@@ -301,6 +311,47 @@ GUARDS: list[Guard] = [
     *_of("staging.stage", "test_staging_guards::test_an_attempt_does_not_tell_of_what_one_before_it_has_begun", "and s.attempt = $3"),
     *_of("keeping.deleted", "test_staging_guards::test_the_dataset_of_that_name_comes_back_unless_it_has_been_collected", ("and d.name = $2 || '@' || d.id", "and $2::text is not null"), "and (d.current_id is not null or d.last_version = 0)", "and not exists (select 1 from weft.dataset_version v where v.id = d.current_id and v.collected_at is not null)"),
     *_of("staging.note_look", "test_staging_guards::test_that_an_attempt_has_looked_at_partitions_is_noted_once_for_each_attempt_and_state", "and o.attempt = $2"),
+    *_of("dataset.files", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and f.version_id = $2", "and f.added_by > $8", "and ($4::text[] is null or f.partition_key = any ($4))"),
+    *_of("dataset.latest_partitions", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and p.version_id = $2"),
+    *_of("dataset.partitions", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and p.version_id = $2", "and p.partition_key is distinct from $3"),
+    *_of("dataset.version", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and v.collected_at is null", "$3::int is null and"),
+    *_of("dataset.version_at", "test_version_guards::test_at_a_time_that_version_is_told_which_was_seen_with_what_was_written_by_then", "and s.at <= $3", ("order by s.at desc", "order by s.at"), "and w.written_at <= $3", "and v.collected_at is null", "w.version_id = v.id and"),
+    *_of("dataset.versions", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and v.dataset_id = $2", "and v.collected_at is null", "and ($3::int is null or v.number < $3)"),
+    *_of("dataset.writes", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and w.version_id = $2", "and ($3::bigint is null or w.number < $3)"),
+    *_of("publishing.make_current", "test_version_guards::test_one_version_is_current_and_the_one_before_is_retired_from_then_on", "if before = version then return false; end if;", ("retired_at = null", "retired_at = v.retired_at"), ("set retired_at = at where v.id = before", "set retired_at = null where v.id = before")),
+    *_of("publishing.make_current", "test_version_guards::test_two_versions_that_become_current_in_one_moment_leave_the_last", "on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id"),
+    *_of("publishing.publish_write", "test_dataset_guards::test_a_write_that_goes_by_what_has_changed_is_void_and_so_is_the_outcome", "s.task_id = done.id and", ("s.task_id = done.id and", "", 1), ("if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then", "if not (swapping and weft.make_current(v.dataset_id, version)) and false then"), "and d.current_id = version", "swapping := swapping or staged.swaps;"),
+    *_of("publishing.publish_write", "test_version_guards::test_a_write_has_what_its_own_attempt_has_read_and_leaves_what_others_have_begun", "and s.attempt = done.attempt", "and s.version_id = version", ("from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;", "from weft.task_input i where i.task_id = done.id;"), ("where i.task_id = done.id and i.attempt = done.attempt order by", "where i.task_id = done.id order by"), ("and s.attempt = done.attempt", "", 1), ("and s.version_id = version", "", 1), ("and s.partitions is not null", "", 1)),
+    *_of("publishing.publish_write", "test_version_guards::test_what_was_taken_away_is_known_to_who_has_seen_it", ("v.columns_by := n;", "null;"), ("v.lost_by := n;", "null;")),
+    *_of("publishing.publish_write", "test_version_guards::test_what_is_written_and_gone_back_to_changes_its_own_version_alone", ("and f.removed_by is null and (staged.is_whole", "and (staged.is_whole"), "and (staged.is_whole or f.partition_key = any (staged.partitions))", ("(staged.is_whole or f.partition_key = any (staged.partitions))", "f.partition_key = any (staged.partitions)"), ("(staged.is_whole or p.partition_key = any (staged.partitions)) returning", "p.partition_key = any (staged.partitions) returning"), ("f.version_id = version and f.removed_by is null and (staged", "f.removed_by is null and (staged"), ("p.version_id = version and (staged.is_whole", "(staged.is_whole")),
+    *_of("publishing.publish_write", "test_version_guards::test_what_an_attempt_itself_has_written_and_what_is_as_before_makes_nothing_void", "and coalesce(p.last_write, v.lost_by) < n", ("staged.schema_hash is distinct from v.schema_hash and staged.seen_schema", "staged.seen_schema")),
+    *_of("publishing.publish_write", "test_version_guards::test_of_each_partition_it_is_known_when_something_was_taken_away", ("and (staged.is_whole or p.partition_key = any (staged.partitions)) returning", "returning"), ("case when staged.mode = 'replace' then n else v.lost_by end", "v.lost_by")),
+    *_of("publishing.publish_write", "test_version_guards::test_a_write_into_a_version_that_is_not_current_does_not_make_it_so", ("swapping and weft.make_current(v.dataset_id, version)", "weft.make_current(v.dataset_id, version)")),
+    *_of("publishing.publish_writes", "test_version_guards::test_a_write_has_what_its_own_attempt_has_read_and_leaves_what_others_have_begun", ("if found then", "if true then"), ("where s.task_id = any (ended) and s.partitions is not null order by s.task_id", "where s.task_id = any (ended) order by s.task_id")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_nobody_goes_back_to_what_has_been_collected", ("back_to < v.oldest_write or v.collected_at is not null", "v.collected_at is not null"), "or v.collected_at is not null"),
+    *_of("publishing.roll_back_version", "test_dataset_guards::test_counts_are_those_of_the_files_whatever_was_written_and_gone_back_to", ("and f.removed_by is null and f.added_by > back_to", "and f.added_by > back_to")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_what_is_written_and_gone_back_to_changes_its_own_version_alone", ("and f.removed_by is null and f.added_by > back_to", "and f.removed_by is null"), ("and f.added_by <= back_to and f.removed_by > back_to returning", "and f.removed_by > back_to returning"), ("and f.added_by <= back_to and f.removed_by > back_to returning", "and f.added_by <= back_to returning"), ("p.version_id = version and p.partition_key = any (touched)", "p.partition_key = any (touched)")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_what_was_taken_away_is_known_to_who_has_seen_it", ("and f.removed_by is null and f.partition_key = any (touched)", "and f.partition_key = any (touched)"), ("and f.partition_key = any (touched) group by", "group by"), ("case when left_over < cardinality(touched) then n else o.lost_by end", "o.lost_by")),
+    # Of Python: who holds the task, who writes the dataset, what a write may name.
+    *_of("writing._holder", "test_dataset_guards::test_an_attempt_that_holds_its_task_no_more_writes_and_reads_nothing",
+         ("raise LeaseLost(fence.task_id)", "return {'org_id': 1}")),
+    *_of("writing.stage", "test_dataset_guards::test_an_attempt_that_holds_its_task_no_more_writes_and_reads_nothing",
+         ("await _holder(conn, fence)", "pass")),
+    *_of("writing._require_producer", "test_datasets::test_a_dataset_has_one_producer",
+         ('(row["producer_dag"], row["producer_node"]) != mine', "False")),
+    *_of("writing._checked_file", "test_dataset_guards::test_files_are_those_of_the_write_itself",
+         ('re.fullmatch(rf"{write_id}-\\d{{1,9}}\\.{ending}", path, re.ASCII) is None', "False"),
+         ('file["partition"] not in keys', "False")),
+    *_of("writer.write", "test_datasets_attacked::test_data_are_not_written_in_a_step_that_a_later_attempt_leaves_out",
+         ('require_no_step("dataset", self.name)', "pass")),
+    *_of("writer._new_rows", "test_datasets_attacked::test_rows_that_were_replaced_do_not_keep_those_out_that_come_after",
+         ("if not own.covers(name):", "if True:")),
+    *_of("writer._write", "test_datasets_attacked::test_an_attempt_adds_columns_bit_by_bit",
+         ("known, digest = own.schema, own.digest", "known, digest = None, None")),
+    *_of("settling.settle", "test_datasets_attacked::test_a_column_of_which_only_nothing_was_known_is_filled_later",
+         ("if kinds.is_null(column.type):", "if False:")),
+    *_of("live_stage._job", "test_turn_guards::test_an_attempt_that_holds_its_task_no_more_knows_and_changes_nothing_of_its_live_job",
+         ("raise LeaseLost(fence.task_id)", "return {'id': 0, 'org_id': 1, 'dag': '', 'name': '', 'document': '{}'}")),
     # --- live DAGs ---
     *_of("deploying.lock_dag", "test_deploy_races", "for no key update"),
     *_of("deploying.dag", "test_live_guards", "d.org_id = $1 and"),
@@ -381,6 +432,23 @@ GUARDS: list[Guard] = [
     *_of("living.turn_live_job", "test_turn_guards::test_no_more_units_run_than_may_and_no_more_begin_than_there_is_room_for", ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id"), ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id limit room"), ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id limit l.max_concurrency - running")),
     *_of("router.due", "test_turn_guards::test_jobs_have_a_turn_that_have_something_to_do", ("j.state <> 'stopped' and (", "("), "j.state = 'draining' or", "or exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state in ('new', 'done'))", "and u.state in ('new', 'done')", "$2::boolean and", "and not exists (select 1 from weft.task t where t.id = u.task_id)", ("and u.state = 'held')", ")"), ("j.paused_at is null and exists", "exists"), ("and d.paused_at is null) and (", ") and ("), "and (u.run_at is null or u.run_at <= weft.now())", "and (select count(*) from weft.live_unit u where u.live_job_id = j.id and u.state = 'running') < j.max_concurrency", "and (i.routed_write is null or v.last_write > i.routed_write)", "and s.kind in ('continuous', 'files')", "and u.state = 'ready'"),
     *_of("live_staging.state", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", ("and s.state_key = $2", "and $2::text is not null")),
+    *_of("acting.backfills", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "u.backfill_id = b.id and", "and u.state <> 'done'"),
+    *_of("acting.begin_anew", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and not exists ( select 1 from weft.live_unit o where o.live_job_id = u.live_job_id and o.dedupe_key = u.dedupe_key and o.state in ('new', 'waiting', 'ready'))", "and o.dedupe_key = u.dedupe_key", "o.live_job_id = u.live_job_id and"),
+    *_of("acting.cancel_backfill", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and b.id = $2"),
+    *_of("acting.collectable", "test_swap_guards::test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected", "and v.retired_at < weft.now() - $1::interval", "and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)", "v.dag_id = d.id and"),
+    *_of("acting.count_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and p.version_id = $2"),
+    *_of("acting.held", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and u.live_job_id = $2", "and ($4::bigint is null or u.id = $4)"),
+    *_of("acting.input", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and i.version_id is not null", "and ($3::text is null or d.name = $3)", "and i.live_job_id = $2"),
+    *_of("acting.leave_units", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and u.backfill_id = $2", "and u.state in ('new', 'waiting', 'ready')"),
+    *_of("acting.open_backfills", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "where b.ended_at is null"),
+    *_of("acting.skip", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and u.live_job_id = $2", "and u.id = $3"),
+    *_of("acting.state_of_unit", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and u.live_job_id = $2"),
+    *_of("acting.unknown_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and p.version_id = $2", "and p.partition_key = u.key"),
+    *_of("deploying.add_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", "on conflict (org_id, name) do nothing"),
+    *_of("swapping.settle_dag", "test_live_guards::test_what_is_held_keeps_a_version_from_coming_into_effect_however_new_it_is", ("in (d.version_id, d.building_id)", "= d.version_id"), "and j.id <> all (wanted)"),
+    *_of("swapping.settle_dag", "test_live_guards::test_what_runs_is_not_left_out_and_what_is_not_held_is_not_tried_again", ("in (d.version_id, d.building_id)", "= d.building_id")),
+    *_of("swapping.settle_dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("j.dag_id = dag and j.id <> all (wanted)", "j.id <> all (wanted)"), ("j.dag_id = dag and s.is_listening", "s.is_listening")),
+    *_of("swapping.settle_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", ("and j.id = any (wanted) and j.state in", "and j.state in")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -841,6 +909,9 @@ GUARDS: list[Guard] = [
     *_of("traces.trace_of", "test_trace_guards::test_an_output_serves_while_what_was_written_is_as_it_was_left", "and w.attempt = t.attempt", "and t.attempt = try", ("each.current_id is distinct from each.id or each.is_whole", "each.is_whole"), "each.is_whole and each.last_write > each.write or", "each.keys is null or", "and p.last_write = each.write", ("each.mode = 'replace' and (", "(")),
     *_of("traces.trace_problems", "test_trace_guards::test_a_trace_stands_while_a_reader_sees_the_same", "or now.collected_at is not null", "when each.pinned = 'write' then now.oldest_write <= each.write", ("now.oldest_write <= each.write", "true"), "when each.pinned = 'since' then now.own_write = each.write", ("now.own_write = each.write", "true"), "when each.role = 'added' then cardinality(each.partitions) = ( select count(*) from weft.dataset_partition p where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)", ("weft.content_of(now.id, each.partitions) = each.content", "true")),
     *_of("traces.trace_problems", "test_trace_guards::test_an_output_of_the_cache_is_not_had_when_it_is_gone_of_another_org_or_does_not_stand", ("now.content = each.content", "true")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_takes_the_place_of_those_that_stand_in_its_own_org_and_of_its_own_key", ("c.org_id = each.org_id and c.key = each.key and c.trace is null", "c.key = each.key and c.trace is null")),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_serves_while_what_was_written_is_as_it_was_left", ("p.version_id = each.id and", "", 1)),
+    *_of("traces.trace_problems", "test_trace_guards::test_a_trace_stands_while_a_reader_sees_the_same", "and v.dataset_id = d.id"),
     # --- people ---
     *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
     *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),
@@ -962,6 +1033,34 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (Guard("publishing.publish_write", "staged.seen is not null and"), "what goes by nothing is compared with nothing"),
+    (
+        Guard(
+            "publishing.publish_write",
+            "case when v.schema_hash is distinct from before then v.columns end",
+            "v.columns",
+        ),
+        "it saves room: the last write that has columns tells the same",
+    ),
+    *(
+        (Guard("swapping.settle_dag", text, instead), "the jobs that are wanted are of the DAG")
+        for text, instead in (
+            ("j.dag_id = dag and j.id = any (wanted)", "j.id = any (wanted)"),
+            ("where d.id = dag); update", "); update"),
+        )
+    ),
+    (
+        Guard("swapping.settle_dag", "for no key update"),
+        "the updates that follow take the same locks; the order prevents deadlocks",
+    ),
+    (
+        Guard("swapping.settle_dag", "if not each.is_listening then", "if true then"),
+        "what listens was told all: it has not been deaf since any time",
+    ),
+    *(
+        (Guard("acting.collectable", text), "it is asked again when something is taken away")
+        for text in ("v.state in ('retired', 'abandoned') and", "and j.state = 'stopped'", "j.dag_id = d.id and")
+    ),
     (
         Guard("living.publish_live", "for no key update"),
         "who would change a unit passes it over while its task is there",
