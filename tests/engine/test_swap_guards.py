@@ -90,6 +90,7 @@ async def test_readers_see_the_datasets_of_the_version_that_comes_into_effect_an
                  from weft.dataset d join weft.dataset_version v on v.id = d.current_id"""
     # again, scaled, ticks: what is made of what has changed has changed.
     assert await conn.fetchval(current) == [2, 2, 1]
+    assert await conn.fetchval("select building_id is null from weft.live_dag")
     versions = (
         "select array_agg(state || coalesce(' ' || (retired_at is not null), '') order by number) from weft.dag_version"
     )
@@ -196,13 +197,18 @@ async def test_a_version_comes_into_effect_when_what_is_new_of_it_has_caught_up(
     client: weft.Client, conn: Conn
 ) -> None:
     swaps = "select weft.swap_when_caught_up($1, interval '1 minute')"
-    await client.live.deploy(market())
+    for deploy in (bazaar(), bazaar(3), market()):
+        await client.live.deploy(deploy)
     market_id = await dag_id(conn)
     assert await conn.fetchval(swaps, market_id) is False, "nothing is being built"
     await client.live.deploy(market(3))
-    await conn.execute("update weft.live_input set routed_write = 0")
+    await conn.execute(
+        "update weft.live_input i set routed_write = 0 from weft.live_job j "
+        "where j.id = i.live_job_id and j.dag_id = $1",
+        market_id,
+    )
     name = """select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id = d.{}
-                join weft.live_job j on j.id = m.live_job_id where j.name = $1"""
+                join weft.live_job j on j.id = m.live_job_id where d.name = 'market' and j.name = $1"""
     old, new = [await conn.fetchval(name.format(column), "scaled") for column in ("version_id", "building_id")]
     same = await conn.fetchval(name.format("building_id"), "ticks")
     # Neither what goes on as it was nor what goes counts.
@@ -325,6 +331,11 @@ async def test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected(cl
     before = await all_of(conn, "bazaar")
     collectable = [row["id"] for row in await conn.fetch(ACTING.collectable, MONTH, 10)]
     assert collectable == [market_id]
+    await conn.execute("delete from weft.dag_version v where v.dag_id <> $1 and v.state = 'retired'", market_id)
+    await conn.execute("insert into weft.dag_version (org_id, dag_id, number, artifact_id, actor, state, retired_at) "
+                       "select org_id, dag_id, 9, artifact_id, actor, 'retired', 'epoch' from weft.dag_version "
+                       "where dag_id <> $1", market_id)  # fmt: skip
+    before = await all_of(conn, "bazaar")
     # The first version, and the two jobs that it alone had; what another still reads stays.
     assert await conn.fetchval(collect, market_id) == 2
     kept = await conn.fetch("select number, state from weft.dag_version where dag_id = $1 order by 1", market_id)
@@ -340,6 +351,34 @@ async def test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected(cl
     )
 
 
+async def test_what_a_job_that_goes_has_written_counts_as_retired_unless_readers_see_it(
+    client: weft.Client, conn: Conn
+) -> None:
+    collect = "select weft.collect_dag($1, interval '30 days')"
+    for deploy in (bazaar(), bazaar(3), market(), market(3)):
+        await client.live.deploy(deploy)
+    await client.live.abandon("market")
+    await conn.execute("update weft.live_job set state = 'stopped' where state = 'draining'")
+    await conn.execute("update weft.dag_version set retired_at = 'epoch' where state = 'abandoned'")
+    await conn.execute(
+        """update weft.dataset_version v set retired_at = 'epoch' from weft.dataset d
+           where d.id = v.dataset_id and v.number = 2 and d.name = 'again'"""
+    )
+    market_id = await dag_id(conn)
+    assert [await conn.fetchval(collect, market_id) for _ in range(3)] == [2, 1, 0]
+    told = """select d.name, v.number, case v.retired_at when v.created_at then 'then' when 'epoch' then 'long ago' end
+              from weft.dataset_version v join weft.dataset d on d.id = v.dataset_id where v.retired_at is not null"""
+    found = {(*row,) for row in await conn.fetch(told)}
+    assert found == {("again", 2, "long ago"), ("scaled", 2, "then")}
+    await client.live.drain("market")
+    await conn.execute("update weft.live_job set state = 'stopped' where state = 'draining'")
+    await conn.execute("update weft.dag_version set retired_at = 'epoch' where state = 'retired'")
+    while await conn.fetchval(collect, market_id):
+        pass
+    assert await conn.fetchval("select count(*) from weft.live_job where dag_id = $1", market_id) == 0
+    assert {(*row,) for row in await conn.fetch(told)} == found
+
+
 async def test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for(client: weft.Client, conn: Conn) -> None:
     dag = await make_dag(conn)
     wanted, others = await _with_partitions(conn, "ticks", *"abc"), await _with_partitions(conn, "rates", *"abcxyz")
@@ -352,6 +391,8 @@ async def test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for(c
         await client.live.rematerialize("market", "mine", partitions=["a", "x"])
     assert await client.live.rematerialize("market", "mine", partitions=["a"]) == 1
     assert await client.live.rematerialize("market", "mine", partitions=["x"], dataset="rates") == 1
+    said = await conn.fetch("select lane, said ->> 'dataset' from weft.live_unit order by lane")
+    assert [(*row,) for row in said] == [("a", "ticks"), ("x", "rates")]
     made, other = await client.live.backfill("market", "mine"), await client.live.backfill("market", "other")
     some = await client.live.backfill("market", "mine", first="b")
     assert [each.partitions for each in (made, other, some)] == [3, 6, 2]

@@ -332,6 +332,7 @@ GUARDS: list[Guard] = [
     *_of("publishing.roll_back_version", "test_dataset_guards::test_counts_are_those_of_the_files_whatever_was_written_and_gone_back_to", ("and f.removed_by is null and f.added_by > back_to", "and f.added_by > back_to")),
     *_of("publishing.roll_back_version", "test_version_guards::test_what_is_written_and_gone_back_to_changes_its_own_version_alone", ("and f.removed_by is null and f.added_by > back_to", "and f.removed_by is null"), ("and f.added_by <= back_to and f.removed_by > back_to returning", "and f.removed_by > back_to returning"), ("and f.added_by <= back_to and f.removed_by > back_to returning", "and f.added_by <= back_to returning"), ("p.version_id = version and p.partition_key = any (touched)", "p.partition_key = any (touched)")),
     *_of("publishing.roll_back_version", "test_version_guards::test_what_was_taken_away_is_known_to_who_has_seen_it", ("and f.removed_by is null and f.partition_key = any (touched)", "and f.partition_key = any (touched)"), ("and f.partition_key = any (touched) group by", "group by"), ("case when left_over < cardinality(touched) then n else o.lost_by end", "o.lost_by")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_what_is_written_and_gone_back_to_changes_its_own_version_alone", "and p.partition_key = any (touched)", ("f.version_id = version and f.removed_by is null and f.partition_key", "f.removed_by is null and f.partition_key"), ("f.version_id = version and f.removed_by is null and f.added_by", "f.removed_by is null and f.added_by"), ("f.version_id = version and f.added_by <= back_to and f.removed_by > back_to returning", "f.added_by <= back_to and f.removed_by > back_to returning")),
     # Of Python: who holds the task, who writes the dataset, what a write may name.
     *_of("writing._holder", "test_dataset_guards::test_an_attempt_that_holds_its_task_no_more_writes_and_reads_nothing",
          ("raise LeaseLost(fence.task_id)", "return {'org_id': 1}")),
@@ -449,6 +450,26 @@ GUARDS: list[Guard] = [
     *_of("swapping.settle_dag", "test_live_guards::test_what_runs_is_not_left_out_and_what_is_not_held_is_not_tried_again", ("in (d.version_id, d.building_id)", "= d.building_id")),
     *_of("swapping.settle_dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("j.dag_id = dag and j.id <> all (wanted)", "j.id <> all (wanted)"), ("j.dag_id = dag and s.is_listening", "s.is_listening")),
     *_of("swapping.settle_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", ("and j.id = any (wanted) and j.state in", "and j.state in")),
+    *_of("acting.begin_anew", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", ("and u.id = any ($2)", "and $2::bigint[] is not null")),
+    *_of("acting.compute_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and j.id = $2"),
+    *_of("acting.count_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", ("and weft.key_is_within(p.partition_key, $3, $4)", "and $3::text is not distinct from $3 and $4::text is not distinct from $4")),
+    *_of("swapping.advance_backfill", "test_swap_guards::test_a_backfill_makes_each_partition_in_its_range_once_a_few_at_a_time", "and o.ended_at is null", "and u.state <> 'done'", "u.backfill_id = b.id and", "and i.place = b.place", "p.version_id = version and", ("(b.next_key is null or p.partition_key > b.next_key)", "true"), "and weft.key_is_within(p.partition_key, b.first_key, b.last_key)", ("count = 0 and open_units = 0", "count = 0"), ("count = 0 and open_units = 0", "open_units = 0"), "where o.id = b.id"),
+    *_of("swapping.advance_backfill", "test_swap_guards::test_a_backfill_makes_nothing_for_a_job_that_drains_nor_while_another_is_at_it", "skip locked", "for no key update skip locked", "if l.state in ('draining', 'stopped') then return 0; end if;"),
+    *_of("swapping.collect_dag", "test_swap_guards::test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected", "and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)", ("v.dag_id = dag and v.state", "v.state"), ("j.dag_id = dag and j.state", "j.state")),
+    *_of("swapping.collect_dag", "test_swap_guards::test_what_a_job_that_goes_has_written_counts_as_retired_unless_readers_see_it", "and v.retired_at is null", "and not exists (select 1 from weft.dataset s where s.current_id = v.id)", "v.id = o.version_id and", "o.live_job_id = any (jobs) and", ("set retired_at = v.created_at", "set retired_at = v.retired_at")),
+    *_of("swapping.key_is_within", "test_swap_guards::test_a_range_of_keys_is_one_of_numbers_where_its_ends_are", ("first_key is null or key::bigint >= first_key::bigint", "true"), ("last_key is null or key::bigint <= last_key::bigint", "true"), "(first_key is null or key >= first_key) and", "and (last_key is null or key <= last_key)", ("else false end else", "else true end else"), ("coalesce(first_key, last_key) ~ '^-?[0-9]{1,18}$' and coalesce(last_key, first_key) ~ '^-?[0-9]{1,18}$'", "false")),
+    *_of("swapping.settle_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", "and s.is_listening <> (j.id = any (wanted))"),
+    *_of("swapping.settle_dag", "test_swap_guards::test_a_source_that_listens_again_is_told_what_was_sent_to_it_in_its_own_org", "e.org_id = s.org_id and", "and e.name = s.event"),
+    *_of("swapping.standing_of_live_job", "test_swap_guards::test_nothing_that_stands_is_told_of_what_is_done_and_a_slice_is_no_backlog", "filter (where u.kind <> 'slice')", ("filter (where u.kind <> 'slice')", "", 1), "filter (where u.state = 'held')", "and u.state <> 'done'", ("u.live_job_id = job and u.state", "u.state")),
+    *_of("swapping.standing_of_live_job", "test_swap_guards::test_a_job_is_behind_until_all_that_was_written_is_units", ("is_behind or coalesce(bool_or(i.routed_write is null or v.id is distinct from i.version_id), false)", "is_behind"), "i.routed_write is null or", "or v.id is distinct from i.version_id", ("case when i.is_internal then i.version_id else d.current_id end", "i.version_id"), "where i.live_job_id = job", "since := least(since, first_write);", "and w.number > case when v.id = i.version_id then coalesce(i.routed_write, 0) else 0 end", "w.version_id = v.id and"),
+    *_of("swapping.standing_of_live_job", "test_swap_guards::test_a_source_that_looks_is_behind_until_it_has_caught_up", "and s.caught_up_at is null", "and s.kind in ('continuous', 'files')", ("s.live_job_id = job and s.kind", "s.kind")),
+    *_of("swapping.swap_dag", "test_swap_guards::test_a_dag_does_not_take_over_a_version_of_another", "and o.dag_id = dag"),
+    *_of("swapping.swap_dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and o.producer_dag = d.name;", ";"), "where p.dag_version_id = to_version", "and o.version_id = p.version_id", ("where o.id = d.version_id and", "where"), ("where o.id = d.building_id and", "where")),
+    *_of("swapping.swap_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", ("retired_at = null where", "retired_at = o.retired_at where"), ("building_id = null where", "building_id = o.building_id where")),
+    *_of("swapping.swap_dag", "test_live_guards::test_what_is_called_the_same_in_another_org_is_another_thing", ("o.org_id = d.org_id and", "", 1)),
+    *_of("swapping.swap_when_caught_up", "test_swap_guards::test_a_version_comes_into_effect_when_what_is_new_of_it_has_caught_up", "and o.building_id is not null", "or s.since < weft.now() - lag", "and not exists (select 1 from weft.dag_version_job o where o.dag_version_id = d.version_id and o.live_job_id = m.live_job_id)", "m.dag_version_id = d.building_id and"),
+    *_of("swapping.unit_of_partition", "test_swap_guards::test_a_partition_that_waits_already_is_not_made_again", "on conflict do nothing"),
+    *_of("swapping.unit_of_partition", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and i.place = at_place"),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -1033,6 +1054,20 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    *(
+        (Guard("swapping.collect_dag", text), "what is in effect or being built is neither retired nor abandoned")
+        for text in (
+            "and v.state in ('retired', 'abandoned')",
+            "and v.id is distinct from d.version_id",
+            "and v.id is distinct from d.building_id",
+        )
+    ),
+    (Guard("swapping.collect_dag", "order by j.id for update", "order by j.id"), "what follows takes the same locks"),
+    (Guard("swapping.swap_dag", "for no key update"), "whoever swaps has locked the DAG"),
+    (
+        Guard("swapping.swap_dag", "order by o.id for update", "order by o.id"),
+        "what follows takes the same locks; the order prevents deadlocks",
+    ),
     (Guard("publishing.publish_write", "staged.seen is not null and"), "what goes by nothing is compared with nothing"),
     (
         Guard(
