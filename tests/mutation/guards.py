@@ -470,6 +470,17 @@ GUARDS: list[Guard] = [
     *_of("swapping.swap_when_caught_up", "test_swap_guards::test_a_version_comes_into_effect_when_what_is_new_of_it_has_caught_up", "and o.building_id is not null", "or s.since < weft.now() - lag", "and not exists (select 1 from weft.dag_version_job o where o.dag_version_id = d.version_id and o.live_job_id = m.live_job_id)", "m.dag_version_id = d.building_id and"),
     *_of("swapping.unit_of_partition", "test_swap_guards::test_a_partition_that_waits_already_is_not_made_again", "on conflict do nothing"),
     *_of("swapping.unit_of_partition", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and i.place = at_place"),
+    *_of("living.offer_events", "test_turn_guards::test_only_a_source_that_is_in_effect_and_would_be_told_keeps_anybody_from_sending", "s.org_id = e.org_id and", "s.event = e.name and", "and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id)"),
+    *_of("living.publish_live", "test_turn_guards::test_receivers_are_told_by_what_is_in_effect_alone", "and (d.version_id is null or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))", "d.version_id is null or"),
+    *_of("living.publish_live", "test_turn_guards::test_what_is_published_changes_its_own_job_task_and_key_alone", ("coalesce(o.caught_up_at, weft.now())", "weft.now()")),
+    *_of("living.route_input", "test_turn_guards::test_an_input_from_outside_follows_the_version_that_is_current_and_one_of_the_dag_its_own", "not i.is_internal and", ("where n.live_job_id = l.id and n.place = at_place returning * into i", "where n.live_job_id = l.id returning * into i")),
+    *_of("living.route_input", "test_turn_guards::test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog", "and (i.boot_after is null or p.partition_key > i.boot_after)", ("order by p.partition_key limit room", "order by p.partition_key"), ("routed_write = case when made < room then i.boot_write end", "routed_write = i.boot_write"), ("boot_after = coalesce(last_key, n.boot_after)", "boot_after = n.boot_after"), ("p.version_id = v.id and (i.boot_after", "(i.boot_after")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_turn_touches_no_unit_of_another_job_and_is_held_up_by_none", ("u.live_job_id = job and u.state = 'held' and not exists", "u.state = 'held' and not exists"), ("u.live_job_id = job and u.state = 'waiting' and u.lane is not null", "u.state = 'waiting' and u.lane is not null")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_failed_of_a_partition_goes_when_that_alone_comes_anew", ("and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id) and exists", "and u.state = 'held' and exists"), ("n.live_job_id = job and n.lane", "n.lane")),
+    *_of("living.turn_live_job", "test_turn_guards::test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog", "exit when open_units >= l.max_backlog;", ("least(room, l.max_backlog - open_units)", "room"), ("open_units := open_units + settled;", "null;"), ("elsif exists (select 1 from weft.live_input n where n.live_job_id = job and n.place > at_place) then", "elsif false then")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_is_done_keeps_nothing_waiting_however_much_there_is_of_it", ("and u.lane is null and u.state <> 'done'", "and u.lane is null"), ("where u.live_job_id = job and u.state <> 'done'; end if", "where u.live_job_id = job; end if")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_unit_without_a_lane_comes_after_all_before_it_and_before_all_after_it", ("and u.state in ('new', 'waiting')) c", ") c")),
+    *_of("living.turn_live_job", "test_turn_guards::test_no_more_units_run_than_may_and_no_more_begin_than_there_is_room_for", ("if is_asked and running < l.max_concurrency", "if is_asked")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -1064,6 +1075,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     ),
     (Guard("swapping.collect_dag", "order by j.id for update", "order by j.id"), "what follows takes the same locks"),
     (Guard("swapping.swap_dag", "for no key update"), "whoever swaps has locked the DAG"),
+    (
+        Guard("swapping.swap_dag", "o.org_id = d.org_id and"),
+        "it locks only: what is changed is asked for by org after it",
+    ),
     (
         Guard("swapping.swap_dag", "order by o.id for update", "order by o.id"),
         "what follows takes the same locks; the order prevents deadlocks",
