@@ -261,7 +261,6 @@ GUARDS: list[Guard] = [
     *_of("publishing.publish_write", "test_dataset_guards", ("coalesce(p.last_write, v.lost_by) > staged.seen and", "false and"), "and s.partitions is not null",
          ("and staged.seen_schema is distinct from v.schema_hash", "and false"), ("staged.follows and", "false and")),
     *_of("publishing.publish_write", "test_datasets_attacked", ("coalesce(p.last_write, v.lost_by) > staged.seen", "p.last_write > staged.seen")),
-    *_of("staging.own_version", "test_datasets_attacked", "and s.swaps"),
     *_of("publishing.publish_writes", "test_dataset_guards", ("and d.attempt = each.attempt", "")),
     *_of("collecting.abandoned", "test_dataset_guards", "and t.attempt = s.attempt", "and t.state = 'running'",
          ("s.created_at < weft.now() - $1::interval\n  and", "")),
@@ -1065,6 +1064,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("staging.own_version", "and s.swaps"),
+        "a write that swaps nothing follows what is current: when that is another by then, it voids all that its attempt wrote",
+    ),
     *(
         (Guard("swapping.collect_dag", text), "what is in effect or being built is neither retired nor abandoned")
         for text in (
