@@ -300,18 +300,18 @@ async def test_what_is_used_by_another_version_is_not_closed_beneath_it(client: 
     await client.live.deploy(market())
     await client.live.deploy(market(3))
     await conn.execute("update weft.dataset_version set retired_at = weft.now() - interval '1 year'")
-    closed: list[Any] = await conn.fetch(SQL.close_versions, _month())
+    closed: list[Any] = await conn.fetch(SQL.close_versions, _month(), None)
     assert closed == []
     # Once without those who write it, once without the versions that have it.
     await conn.execute("delete from weft.live_input")
     for table in ("live_output", "dag_version_dataset"):
         async with _undone(conn):
             await conn.execute(f"delete from weft.{table}")
-            assert await conn.fetch(SQL.close_versions, _month()) == []
+            assert await conn.fetch(SQL.close_versions, _month(), None) == []
     await conn.execute("delete from weft.live_output")
     await conn.execute("delete from weft.dag_version_dataset")
     # All but those that are current.
-    assert len(await conn.fetch(SQL.close_versions, _month())) == 2
+    assert len(await conn.fetch(SQL.close_versions, _month(), None)) == 2
 
 
 def _month() -> Any:

@@ -1,4 +1,4 @@
-"""Takes each guard of the SQL away in turn and shows that a test misses it: ``python -m tests.mutation``.
+"""Takes each guard away in turn and shows that a test misses it: ``python -m tests.mutation``.
 
 The package is copied, the guard is removed in the copy, and the tests that should notice run against it. First the
 few that are named with the guard, then all tests of the store. Exits with 1 when a guard was missed by none.
@@ -25,15 +25,19 @@ PACKAGE = ROOT / "src" / "weft"
 
 
 def files_of(tests: str) -> list[str]:
-    """Return the paths of test files by their names."""
-    return [str(next((ROOT / "tests").rglob(f"{name}.py"))) for name in tests.split()]
+    """Return the paths of tests: of files by their names, and of one test as ``file::test``."""
+    found = []
+    for name in tests.split():
+        file, mark, test = name.partition("::")
+        found.append(f"{next((ROOT / 'tests').rglob(f'{file}.py'))}{mark}{test}")
+    return found
 
 
 def run_against(guard: Guard, tests: list[str], package: Path = PACKAGE, timeout: float = 600) -> tuple[bool, str]:
     """Run tests against a copy of the package without the guard; return whether one failed, and the last lines."""
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
         copy = Path(folder) / "weft"
-        # With what is compiled: only SQL differs, and times of files are kept.
+        # With what is compiled: times of files are kept, but for the one that differs.
         shutil.copytree(package, copy)
         path, text = guard.removed_from(copy)
         path.write_text(text, encoding="utf-8")

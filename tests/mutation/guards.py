@@ -1,4 +1,4 @@
-"""The guards of the statements that change something, each with what stands in its place when it is taken away.
+"""The guards of the statements that change something, and of a few functions of Python, each with what stands in its place when it is taken away.
 
 `GUARDS` must each be missed by a test. `REDUNDANT` are guards that nothing can miss, because another one holds the same;
 they stay in the SQL as a second line, and here with the reason why no test can tell.
@@ -61,6 +61,9 @@ FILES = {
     "looking": "live/sql/looking.sql",
     "acting": "live/sql/acting.sql",
     "swapping": "db/migrations/sql/0007_deploying.sql",
+    "router": "live/sql/router.sql",
+    "live_staging": "live/sql/staging.sql",
+    "living": "db/migrations/sql/0007_live.sql",
     "dataset": "catalog/sql/dataset.sql",
     "staging": "catalog/sql/staging.sql",
     "collecting": "catalog/sql/collecting.sql",
@@ -73,6 +76,10 @@ FILES = {
     "keeping": "catalog/sql/keeping.sql",
     "traces": "db/migrations/sql/0006_traces.sql",
     "explain": "catalog/sql/explain.sql",
+    "writing": "catalog/dataset_writing.py",
+    "writer": "worker/datasets.py",
+    "settling": "data/columns.py",
+    "live_stage": "live/staging.py",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -110,11 +117,17 @@ class Guard:
         mutant = _with_all_parameters(body, body[: place.start()] + self.instead + body[place.end() :])
         return path, text.replace(body, mutant, 1)
 
+    @property
+    def is_python(self) -> bool:
+        """Whether what it guards is a function of a module, and no statement."""
+        return FILES[self.statement.partition(".")[0]].endswith(".py")
+
     def body_in(self, text: str) -> str:
         """Return the statement in the text of its file."""
-        found = re.search(
-            rf"^-- name: *{self.statement.partition('.')[2]} *\n(.*?)(?=^-- name:|\Z)", text, re.MULTILINE | re.DOTALL
-        )
+        name = self.statement.partition(".")[2]
+        of_sql = rf"^-- name: *{name} *\n(.*?)(?=^-- name:|\Z)"
+        of_python = rf"^( *(?:async )?def {name}\(.*?)(?=^ *(?:async )?def |^ *class |^ *@|\Z)"
+        found = re.search(of_python if self.is_python else of_sql, text, re.MULTILINE | re.DOTALL)
         if found is None:
             raise LookupError(f"there is no statement {self.statement}")
         return found[1]
@@ -262,7 +275,8 @@ GUARDS: list[Guard] = [
     *_of("collecting.past", "test_dataset_gc", "d.org_id = $1 and", "v.org_id = $1 and", ("v.org_id = $1 and not v.is_outside and", "not v.is_outside and"),
          ("f.removed_by <= v.oldest_write", "true")),
     *_of("acting.collectable", "test_dataset_gc", ("d.org_id = $3", "true")),
-    *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked",
+    *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked"),
+    *_of("collecting.close_deleted", "test_collecting_guards::test_versions_of_a_deleted_dataset_are_closed_once_and_those_of_others_not",
          ("where d.deleted_at < weft.now() - $1::interval", "where d.deleted_at < 'infinity'::timestamptz - $1::interval")),
     *_of("collecting.close_deleted", "test_live_attacked", "and not exists (select 1 from weft.live_output l where l.version_id = v.id) and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
     *_of("deploying.deleted_datasets", "test_live_attacked", ("where l.deleted_at is not null", "where false")),
@@ -277,6 +291,78 @@ GUARDS: list[Guard] = [
          "and not exists (select 1 from weft.live_output l where l.version_id = o.id)",
          "and not exists (select 1 from weft.dag_version_dataset p where p.version_id = o.id)"),
     *_of("dataset.lock", "test_deploys", ("exists (select 1 from weft.live_output o where o.dataset_id = d.id) as is_live", "false as is_live")),
+    # What stays of datasets, and what attempts note of them.
+    *_of("collecting.abandoned", "test_collecting_guards::test_a_write_came_to_nothing_whatever_other_tasks_do", "t.id = s.task_id and"),
+    *_of("collecting.close_deleted", "test_collecting_guards::test_versions_of_a_deleted_dataset_are_closed_once_and_those_of_others_not", "and v.collected_at is null", ", config_hash = v.id::text", "v.dataset_id = d.id and"),
+    *_of("collecting.close_deleted", "test_collecting_guards::test_a_deleted_dataset_stays_while_something_has_one_of_its_versions", "and not exists (select 1 from weft.staged_write s where s.version_id = v.id)", "and not exists (select 1 from weft.live_output l where l.version_id = v.id)", "and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
+    *_of("collecting.close_states", "test_collecting_guards::test_only_states_that_are_past_the_retention_are_closed_and_none_is_opened_again", "and w.written_at < weft.now() - $1::interval", "and h.number > v.oldest_write"),
+    *_of("collecting.close_versions", "test_collecting_guards::test_a_version_is_closed_once_when_it_is_long_past_and_nothing_is_written_into_it", ("o.retired_at < weft.now() - $1::interval and", "$1::interval is not null and"), "and not exists (select 1 from weft.staged_write s where s.version_id = o.id)", ", config_hash = v.config_hash || '@' || v.id"),
+    *_of("collecting.close_versions", "test_collecting_guards::test_whoever_closes_versions_passes_those_over_that_somebody_takes_up_again", "skip locked"),
+    *_of("collecting.closed_versions", "test_collecting_guards::test_a_version_is_forgotten_when_it_is_closed_and_has_no_file_left", "where v.collected_at is not null"),
+    *_of("collecting.files_of", "test_collecting_guards::test_a_version_is_forgotten_when_it_is_closed_and_has_no_file_left", "where f.version_id = $1"),
+    *_of("collecting.forget_datasets", "test_collecting_guards::test_a_dataset_is_forgotten_when_it_was_deleted_long_ago_and_nothing_is_left_of_it", ("d.deleted_at < weft.now() - $1::interval and", "d.deleted_at is not null and $1::interval is not null and"), "and not exists (select 1 from weft.dataset_version v where v.dataset_id = d.id)", "and not exists (select 1 from weft.live_input i where i.dataset_id = d.id)", ("d.deleted_at < weft.now() - $1::interval and", "coalesce(d.deleted_at, '-infinity') < weft.now() - $1::interval and")),
+    *_of("collecting.forget_files", "test_collecting_guards::test_a_file_goes_when_no_state_has_it_and_no_other_write_has_brought_it_back", "and f.id = u.id"),
+    *_of("collecting.forget_version", "test_collecting_guards::test_a_version_is_forgotten_when_it_is_closed_and_has_no_file_left", "and v.collected_at is not null", "and not exists (select 1 from weft.dataset_file f where f.version_id = v.id)"),
+    *_of("collecting.forget_writes", "test_collecting_guards::test_a_write_came_to_nothing_whatever_other_tasks_do", ("where s.id = any ($1)", "where $1::bigint[] is not null")),
+    *_of("collecting.removed_files", "test_collecting_guards::test_a_file_goes_when_no_state_has_it_and_no_other_write_has_brought_it_back", "and f.removed_by <= v.oldest_write", ("not exists (select 1 from weft.dataset_file o where o.version_id = f.version_id and o.path = f.path and (o.removed_by is null or o.removed_by > v.oldest_write))", "true"), "o.version_id = f.version_id and", ("and (o.removed_by is null or o.removed_by > v.oldest_write)", "and o.id <> f.id"), "o.removed_by is null or", "or o.removed_by > v.oldest_write", "and o.path = f.path"),
+    *_of("dataset.lock", "test_staging_guards::test_the_dataset_of_a_write_is_locked_before_it_is_known_who_writes_it", "for no key update"),
+    *_of("dataset.one_output_at_a_time", "test_staging_guards::test_two_datasets_that_one_node_begins_at_once_have_numbers_of_their_own", ("pg_advisory_xact_lock(hashtextextended('weft.producer ' || $1::bigint || ' ' || $2::text || ' ' || $3::text, 0))", "1")),
+    *_of("dataset.set_producer", "test_staging_guards::test_outputs_are_numbered_by_org_workflow_and_node", "o.org_id = $1 and", "and o.producer_dag = $3", "and o.producer_node = $4"),
+    *_of("keeping.hand_over", "test_staging_guards::test_outputs_are_numbered_by_org_workflow_and_node", "o.org_id = $1 and", "and o.producer_dag = $3", "and o.producer_node = $4"),
+    *_of("keeping.open_write", "test_staging_guards::test_only_a_write_into_the_dataset_itself_by_the_attempt_that_runs_is_in_the_way", "and t.attempt = s.attempt", "and s.dataset_id = $2"),
+    *_of("rows.staged", "test_staging_guards::test_an_attempt_does_not_tell_of_what_one_before_it_has_begun", "and s.attempt = $3"),
+    *_of("staging.holder", "test_staging_guards::test_nobody_takes_a_task_away_while_its_attempt_notes_something", "for share of t"),
+    *_of("staging.note_input", "test_staging_guards::test_nothing_is_noted_of_a_version_of_another_org", ("v.id = $4 and v.org_id = $3 and", "v.id = $4 and")),
+    *_of("staging.note_input", "test_staging_guards::test_what_an_attempt_reads_is_noted_once_for_each_attempt_and_state", ("not exists ( select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = $5 and o.pinned is not distinct from $7 and (o.partitions is null or o.partitions @> $6))", "true"), "o.task_id = $1 and", "and o.attempt = $2", "and o.version_id = $4", "and o.write = $5", "and o.pinned is not distinct from $7", "and (o.partitions is null or o.partitions @> $6)"),
+    *_of("staging.note_look", "test_staging_guards::test_nothing_is_noted_of_a_version_of_another_org", ("v.id = $4 and v.org_id = $3 and", "v.id = $4 and")),
+    *_of("staging.note_look", "test_staging_guards::test_that_an_attempt_has_looked_at_partitions_is_noted_once_for_each_attempt_and_state", "o.task_id = $1 and", "and o.version_id = $4", "and o.write = v.last_write", "and o.pinned is null", "and o.partitions is null"),
+    *_of("staging.own_version", "test_staging_guards::test_a_write_goes_where_the_last_breaking_write_of_its_own_attempt_and_dataset_went", "s.task_id = $1 and", "and s.dataset_id = $3", "and s.partitions is not null", "order by s.id desc"),
+    *_of("publishing.inputs_of", "test_staging_guards::test_columns_are_made_of_what_the_same_attempt_has_read", "i.task_id = task and", ("i.attempt = try or", "true or")),
+    *_of("staging.stage", "test_staging_guards::test_an_attempt_does_not_tell_of_what_one_before_it_has_begun", "and s.attempt = $3"),
+    *_of("keeping.deleted", "test_staging_guards::test_the_dataset_of_that_name_comes_back_unless_it_has_been_collected", ("and d.name = $2 || '@' || d.id", "and $2::text is not null"), "and (d.current_id is not null or d.last_version = 0)", "and not exists (select 1 from weft.dataset_version v where v.id = d.current_id and v.collected_at is not null)"),
+    *_of("staging.note_look", "test_staging_guards::test_that_an_attempt_has_looked_at_partitions_is_noted_once_for_each_attempt_and_state", "and o.attempt = $2"),
+    *_of("dataset.files", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and f.version_id = $2", "and f.added_by > $8", "and ($4::text[] is null or f.partition_key = any ($4))"),
+    *_of("dataset.latest_partitions", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and p.version_id = $2"),
+    *_of("dataset.partitions", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and p.version_id = $2", "and p.partition_key is distinct from $3"),
+    *_of("dataset.version", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and v.collected_at is null", "$3::int is null and"),
+    *_of("dataset.version_at", "test_version_guards::test_at_a_time_that_version_is_told_which_was_seen_with_what_was_written_by_then", "and s.at <= $3", ("order by s.at desc", "order by s.at"), "and w.written_at <= $3", "and v.collected_at is null", "w.version_id = v.id and"),
+    *_of("dataset.versions", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and v.dataset_id = $2", "and v.collected_at is null", "and ($3::int is null or v.number < $3)"),
+    *_of("dataset.writes", "test_version_guards::test_versions_writes_and_files_are_those_of_one_dataset", "and w.version_id = $2", "and ($3::bigint is null or w.number < $3)"),
+    *_of("publishing.make_current", "test_version_guards::test_one_version_is_current_and_the_one_before_is_retired_from_then_on", "if before = version then return false; end if;", ("retired_at = null", "retired_at = v.retired_at"), ("set retired_at = at where v.id = before", "set retired_at = null where v.id = before")),
+    *_of("publishing.make_current", "test_version_guards::test_two_versions_that_become_current_in_one_moment_leave_the_last", "on conflict on constraint dataset_seen_pkey do update set version_id = excluded.version_id"),
+    *_of("publishing.publish_write", "test_dataset_guards::test_a_write_that_goes_by_what_has_changed_is_void_and_so_is_the_outcome", "s.task_id = done.id and", ("s.task_id = done.id and", "", 1), ("if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then", "if not (swapping and weft.make_current(v.dataset_id, version)) and false then"), "and d.current_id = version", "swapping := swapping or staged.swaps;"),
+    *_of("publishing.publish_write", "test_version_guards::test_a_write_has_what_its_own_attempt_has_read_and_leaves_what_others_have_begun", "and s.attempt = done.attempt", "and s.version_id = version", ("and s.attempt = done.attempt", "", 1), ("and s.version_id = version", "", 1), ("and s.partitions is not null", "", 1)),
+    *_of("publishing.publish_write", "test_version_guards::test_what_was_taken_away_is_known_to_who_has_seen_it", ("v.columns_by := n;", "null;"), ("v.lost_by := n;", "null;")),
+    *_of("publishing.publish_write", "test_version_guards::test_what_is_written_and_gone_back_to_changes_its_own_version_alone", ("and f.removed_by is null and (staged.is_whole", "and (staged.is_whole"), "and (staged.is_whole or f.partition_key = any (staged.partitions))", ("(staged.is_whole or f.partition_key = any (staged.partitions))", "f.partition_key = any (staged.partitions)"), ("(staged.is_whole or p.partition_key = any (staged.partitions)) returning", "p.partition_key = any (staged.partitions) returning"), ("f.version_id = version and f.removed_by is null and (staged", "f.removed_by is null and (staged"), ("p.version_id = version and (staged.is_whole", "(staged.is_whole")),
+    *_of("publishing.publish_write", "test_version_guards::test_what_an_attempt_itself_has_written_and_what_is_as_before_makes_nothing_void", "and coalesce(p.last_write, v.lost_by) < n", ("staged.schema_hash is distinct from v.schema_hash and staged.seen_schema", "staged.seen_schema")),
+    *_of("publishing.publish_write", "test_version_guards::test_of_each_partition_it_is_known_when_something_was_taken_away", ("and (staged.is_whole or p.partition_key = any (staged.partitions)) returning", "returning"), ("case when staged.mode = 'replace' then n else v.lost_by end", "v.lost_by")),
+    *_of("publishing.publish_write", "test_version_guards::test_a_write_into_a_version_that_is_not_current_does_not_make_it_so", ("swapping and weft.make_current(v.dataset_id, version)", "weft.make_current(v.dataset_id, version)")),
+    *_of("publishing.publish_writes", "test_version_guards::test_a_write_has_what_its_own_attempt_has_read_and_leaves_what_others_have_begun", ("if found then", "if true then"), ("where s.task_id = any (ended) and s.partitions is not null order by s.task_id", "where s.task_id = any (ended) order by s.task_id")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_nobody_goes_back_to_what_has_been_collected", ("back_to < v.oldest_write or v.collected_at is not null", "v.collected_at is not null"), "or v.collected_at is not null"),
+    *_of("publishing.roll_back_version", "test_dataset_guards::test_counts_are_those_of_the_files_whatever_was_written_and_gone_back_to", ("and f.removed_by is null and f.added_by > back_to", "and f.added_by > back_to")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_what_is_written_and_gone_back_to_changes_its_own_version_alone", ("and f.removed_by is null and f.added_by > back_to", "and f.removed_by is null"), ("and f.added_by <= back_to and f.removed_by > back_to returning", "and f.removed_by > back_to returning"), ("and f.added_by <= back_to and f.removed_by > back_to returning", "and f.added_by <= back_to returning"), ("p.version_id = version and p.partition_key = any (touched)", "p.partition_key = any (touched)")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_what_was_taken_away_is_known_to_who_has_seen_it", ("and f.removed_by is null and f.partition_key = any (touched)", "and f.partition_key = any (touched)"), ("and f.partition_key = any (touched) group by", "group by"), ("case when left_over < cardinality(touched) then n else o.lost_by end", "o.lost_by")),
+    *_of("publishing.roll_back_version", "test_version_guards::test_what_is_written_and_gone_back_to_changes_its_own_version_alone", "and p.partition_key = any (touched)", ("f.version_id = version and f.removed_by is null and f.partition_key", "f.removed_by is null and f.partition_key"), ("f.version_id = version and f.removed_by is null and f.added_by", "f.removed_by is null and f.added_by"), ("f.version_id = version and f.added_by <= back_to and f.removed_by > back_to returning", "f.added_by <= back_to and f.removed_by > back_to returning")),
+    # Of Python: who holds the task, who writes the dataset, what a write may name.
+    *_of("writing._holder", "test_dataset_guards::test_an_attempt_that_holds_its_task_no_more_writes_and_reads_nothing",
+         ("raise LeaseLost(fence.task_id)", "return {'org_id': 1}")),
+    *_of("writing.stage", "test_dataset_guards::test_an_attempt_that_holds_its_task_no_more_writes_and_reads_nothing",
+         ("await _holder(conn, fence)", "pass")),
+    *_of("writing._require_producer", "test_datasets::test_a_dataset_has_one_producer",
+         ('(row["producer_dag"], row["producer_node"]) != mine', "False")),
+    *_of("writing._checked_file", "test_dataset_guards::test_files_are_those_of_the_write_itself",
+         ('re.fullmatch(rf"{write_id}-\\d{{1,9}}\\.{ending}", path, re.ASCII) is None', "False"),
+         ('file["partition"] not in keys', "False")),
+    *_of("writer.write", "test_datasets_attacked::test_data_are_not_written_in_a_step_that_a_later_attempt_leaves_out",
+         ('require_no_step("dataset", self.name)', "pass")),
+    *_of("writer._new_rows", "test_datasets_attacked::test_rows_that_were_replaced_do_not_keep_those_out_that_come_after",
+         ("if not own.covers(name):", "if True:")),
+    *_of("writer._write", "test_datasets_attacked::test_an_attempt_adds_columns_bit_by_bit",
+         ("known, digest = own.schema, own.digest", "known, digest = None, None")),
+    *_of("settling.settle", "test_datasets_attacked::test_a_column_of_which_only_nothing_was_known_is_filled_later",
+         ("if kinds.is_null(column.type):", "if False:")),
+    *_of("live_stage._job", "test_turn_guards::test_an_attempt_that_holds_its_task_no_more_knows_and_changes_nothing_of_its_live_job",
+         ("raise LeaseLost(fence.task_id)", "return {'id': 0, 'org_id': 1, 'dag': '', 'name': '', 'document': '{}'}")),
     # --- live DAGs ---
     *_of("deploying.lock_dag", "test_deploy_races", "for no key update"),
     *_of("deploying.dag", "test_live_guards", "d.org_id = $1 and"),
@@ -322,6 +408,89 @@ GUARDS: list[Guard] = [
     *_of("swapping.collect_dag", "test_live_collecting", "and j.state = 'stopped'", ("and i.live_job_id <> j.id", "and false")),
     *_of("swapping.collect_dag", "test_live_guards", "skip locked", "and v.retired_at < weft.now() - retention"),
     *_of("swapping.advance_backfill", "test_live_dags", ("greatest(b.at_once - open_units, 0)", "b.at_once")),
+    # Turns of live jobs, what their attempts stage and publish, and what swaps touch.
+    *_of("acting.pause", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and d.paused_at is null"),
+    *_of("acting.resume", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and d.paused_at is not null"),
+    *_of("acting.resume_job", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and j.paused_at is not null"),
+    *_of("live_staging.inputs", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", "where i.live_job_id = $1"),
+    *_of("live_staging.job", "test_turn_guards::test_an_attempt_that_holds_its_task_no_more_knows_and_changes_nothing_of_its_live_job", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'", "for share of t"),
+    *_of("live_staging.outputs", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", "where o.live_job_id = $1"),
+    *_of("live_staging.stage", "test_turn_guards::test_what_an_attempt_says_last_is_what_it_stages", ("on conflict (task_id, attempt) do update set states = excluded.states, units = excluded.units, callbacks = excluded.callbacks, rest = excluded.rest, is_caught_up = excluded.is_caught_up, files = excluded.files", "on conflict do nothing")),
+    *_of("live_staging.state", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", "s.live_job_id = $1 and"),
+    *_of("living.offer_events", "test_event_sources::test_an_event_is_of_its_own_org_only", ("s.org_id = e.org_id and", "", 1)),
+    *_of("living.offer_events", "test_event_sources::test_many_events_are_sent_at_once_each_once_for_its_key", ("s.event = e.name and", "", 1)),
+    *_of("living.offer_events", "test_live_attacked::test_a_version_that_is_built_and_has_no_room_keeps_nobody_from_sending", "and s.is_listening", ("and s.is_listening", "", 1), "s.live_job_id = full_id and", "- interval '1 microsecond'"),
+    *_of("living.offer_events", "test_event_sources::test_a_source_that_is_full_takes_no_event_and_nothing_is_written", "and (s.match is null or e.payload @> s.match)", ("and (s.match is null or e.payload @> s.match)", "", 1), "and u.state = 'new'", "s.backlog +", "and d.version_id is not null", ("if not found then raise exception '%', crowded using errcode = 'WF008'; end if;", "exit when not found;")),
+    *_of("living.publish_live", "test_turn_guards::test_what_a_task_has_staged_comes_to_nothing_when_its_unit_was_given_up", ("and u.state in ('running', 'held') order by u.id for no key update", "order by u.id for no key update")),
+    *_of("living.publish_live", "test_turn_guards::test_what_another_attempt_has_staged_comes_to_nothing", "and d.attempt = s.attempt", "delete from weft.staged_live s where s.task_id = any (ended);"),
+    *_of("living.publish_live", "test_turn_guards::test_a_state_that_is_not_what_was_seen_voids_all", "and o.version = each.seen", "if not found then raise exception 'state %: another unit has changed it meanwhile', each.key using errcode = 'WF007'; end if;"),
+    *_of("living.publish_live", "test_turn_guards::test_what_is_published_changes_its_own_job_task_and_key_alone", "and o.state_key = each.key", ("o.live_job_id = told.live_job_id and o.state_key", "o.state_key"), "and f.live_job_id = told.live_job_id", "where x.tag is not null", ("where o.live_job_id = told.live_job_id; end if;", "; end if;"), "and f.path = x.path", ("where s.task_id = any (ended) order by s.live_job_id", "order by s.live_job_id")),
+    *_of("living.publish_live", "test_turn_guards::test_a_unit_that_waits_already_is_not_made_again_by_who_finds_it", ("order by x.place on conflict do nothing", "order by x.place")),
+    *_of("living.route_input", "test_live_routing::test_partitions_are_made_anew_once_for_all_that_came_before", "and w.number > i.routed_write"),
+    *_of("living.route_input", "test_live_routing::test_a_write_into_several_partitions_comes_after_all_before_it_and_before_all_after_it", ("and w.number > i.routed_write", "", 1)),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_job_whose_turn_another_has_is_passed_over", "for no key update skip locked", "skip locked"),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_job_that_drains_stops_when_nothing_of_it_runs_and_has_no_turn_after_that", "or l.state = 'stopped'", ("case when running = 0 then 'stopped' else 'draining' end", "'stopped'"), ("when j.state = 'draining' then", "when false then")),
+    *_of("living.turn_live_job", "test_turn_guards::test_units_whose_tasks_have_ended_without_a_word_are_found", ("and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)", "and u.state = 'running'"), ("o.ended = 'completed' or l.on_failure", "l.on_failure"), "or l.on_failure = 'skip'", "update weft.live_unit u set state = 'running' from weft.task t where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;", "- case l.on_failure when 'skip' then lost else 0 end"),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_turn_touches_no_unit_of_another_job_and_is_held_up_by_none", ("u.live_job_id = job and u.state = 'running' and not exists", "u.state = 'running' and not exists"), ("u.live_job_id = job and u.state = 'held' and t.id = u.task_id", "u.state = 'held' and t.id = u.task_id"), ("and o.state = 'done' order by", "order by"), ("o.live_job_id = job and o.state", "o.state"), ("and s.kind in ('continuous', 'files') and open_units < l.max_backlog", "and open_units < l.max_backlog"), ("u.live_job_id = job and u.state = 'new' order by", "u.state = 'new' order by"), ("u.live_job_id = job and u.lane is null", "u.lane is null"), ("where u.live_job_id = job and u.state <> 'done'; end if", "where u.state <> 'done'; end if"), ("u.live_job_id = job and u.lane = k.lane", "u.lane = k.lane"), ("b.live_job_id = job and b.lane", "b.lane"), ("where u.live_job_id = job and u.state = 'running'; if is_asked", "where u.state = 'running'; if is_asked"), ("r.live_job_id = job and r.state", "r.state"), ("u.id = any (heads) and u.state in ('new', 'waiting')", "u.id = any (heads)"), ("s.live_job_id = job and s.backlog <> standing", "s.backlog <> standing"), ("where j.id = job and (gone > 0", "where (gone > 0")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_is_done_keeps_nothing_waiting_however_much_there_is_of_it", "limit 10 * room", ("b.id < u.id and b.state <> 'done'", "b.id < u.id")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_failed_of_a_partition_goes_when_that_alone_comes_anew", ("and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id) and exists", "and not exists (select 1 from weft.task t where t.id = u.task_id) and exists"), ("and n.lane = u.lane and n.id > u.id", "and n.id > u.id"), "and n.id > u.id", ("if l.strategy = 'partition' then with old", "if true then with old"), ("in ('ready', 'running', 'held')", "in ('ready', 'running')")),
+    *_of("living.turn_live_job", "test_turn_guards::test_nothing_begins_of_what_is_paused_or_drains", "l.state <> 'draining' and", "and l.paused_at is null", "and d.paused_at is null", ("if is_asked and running < l.max_concurrency", "if running < l.max_concurrency")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_source_has_one_slice_at_a_time_and_none_without_room", ("s.live_job_id = job and s.kind in ('continuous', 'files') and open_units", "s.kind in ('continuous', 'files') and open_units"), "and open_units < l.max_backlog", ("and not exists (select 1 from weft.live_unit u where u.live_job_id = job and u.lane = '' and u.kind = 'slice') on conflict do nothing", "on conflict do nothing"), ("and u.kind = 'slice') on conflict", ") on conflict"), ("s.rest_until from weft.live_source", "null from weft.live_source")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_unit_without_a_lane_comes_after_all_before_it_and_before_all_after_it", ("if had_barrier then", "if false then"), ("u.id = first", "true"), ("(barrier is null or u.id < barrier) and not exists", "not exists"), "and b.lane = u.lane", ("news || heads || barrier", "news || heads")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_stands_before_it_in_its_lane_keeps_a_unit_waiting", "b.id < u.id and b.state <> 'done' or"),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_begins_anew_waits_for_what_has_passed_it_in_its_lane", "or b.state in ('ready', 'running', 'held')", ("in ('ready', 'running', 'held')", "in ('ready', 'held')"), ("in ('ready', 'running', 'held')", "in ('running', 'held')"), ("and r.state = 'ready' and", "and")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_rests_does_not_begin_before_its_time", "and (r.run_at is null or r.run_at <= weft.now())", "and (h.run_at is null or h.run_at <= weft.now())"),
+    *_of("living.turn_live_job", "test_turn_guards::test_no_more_units_run_than_may_and_no_more_begin_than_there_is_room_for", ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id"), ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id limit room"), ("order by o.id limit least(room, l.max_concurrency - running)", "order by o.id limit l.max_concurrency - running")),
+    *_of("router.due", "test_turn_guards::test_jobs_have_a_turn_that_have_something_to_do", ("j.state <> 'stopped' and (", "("), "j.state = 'draining' or", "or exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state in ('new', 'done'))", "and u.state in ('new', 'done')", "$2::boolean and", "and not exists (select 1 from weft.task t where t.id = u.task_id)", ("and u.state = 'held')", ")"), ("j.paused_at is null and exists", "exists"), ("and d.paused_at is null) and (", ") and ("), "and (u.run_at is null or u.run_at <= weft.now())", "and (select count(*) from weft.live_unit u where u.live_job_id = j.id and u.state = 'running') < j.max_concurrency", "and (i.routed_write is null or v.last_write > i.routed_write)", "and s.kind in ('continuous', 'files')", "and u.state = 'ready'"),
+    *_of("live_staging.state", "test_turn_guards::test_an_operator_reads_and_writes_what_is_of_its_own_job", ("and s.state_key = $2", "and $2::text is not null")),
+    *_of("swapping.units_of_backfill", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", ("u.backfill_id = b.id\n    or", "true or"), "and u.state <> 'done'"),
+    *_of("acting.begin_anew", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and not exists ( select 1 from weft.live_unit o where o.live_job_id = u.live_job_id and o.dedupe_key = u.dedupe_key and o.state in ('new', 'waiting', 'ready'))", "and o.dedupe_key = u.dedupe_key", "o.live_job_id = u.live_job_id and"),
+    *_of("acting.cancel_backfill", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and b.id = $2"),
+    *_of("acting.collectable", "test_swap_guards::test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected", "and v.retired_at < weft.now() - $1::interval", "and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)", "v.dag_id = d.id and"),
+    *_of("acting.count_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and p.version_id = $2"),
+    *_of("acting.held", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and u.live_job_id = $2", "and ($4::bigint is null or u.id = $4)"),
+    *_of("acting.input", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and i.version_id is not null", "and ($3::text is null or d.name = $3)", "and i.live_job_id = $2"),
+    *_of("acting.leave_units", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and u.backfill_id = $2", "and u.state in ('new', 'waiting', 'ready')"),
+    *_of("acting.open_backfills", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "where b.ended_at is null"),
+    *_of("acting.skip", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and u.live_job_id = $2", "and u.id = $3"),
+    *_of("acting.state_of_unit", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and u.live_job_id = $2"),
+    *_of("acting.unknown_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and p.version_id = $2", "and p.partition_key = u.key"),
+    *_of("deploying.add_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", "on conflict (org_id, name) do nothing"),
+    *_of("swapping.settle_dag", "test_live_guards::test_what_is_held_keeps_a_version_from_coming_into_effect_however_new_it_is", ("in (d.version_id, d.building_id)", "= d.version_id"), "and j.id <> all (wanted)"),
+    *_of("swapping.settle_dag", "test_live_guards::test_what_runs_is_not_left_out_and_what_is_not_held_is_not_tried_again", ("in (d.version_id, d.building_id)", "= d.building_id")),
+    *_of("swapping.settle_dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("j.dag_id = dag and j.id <> all (wanted)", "j.id <> all (wanted)"), ("j.dag_id = dag and s.is_listening", "s.is_listening")),
+    *_of("swapping.settle_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", ("and j.id = any (wanted) and j.state in", "and j.state in")),
+    *_of("acting.begin_anew", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", ("and u.id = any ($2)", "and $2::bigint[] is not null")),
+    *_of("acting.compute_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and j.id = $2"),
+    *_of("acting.count_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", ("and weft.key_is_within(p.partition_key, $3, $4)", "and $3::text is not distinct from $3 and $4::text is not distinct from $4")),
+    *_of("swapping.advance_backfill", "test_swap_guards::test_a_backfill_makes_each_partition_in_its_range_once_a_few_at_a_time", "and o.ended_at is null", "and u.state <> 'done'", "u.backfill_id = b.id and", "and i.place = b.place", "p.version_id = version and", ("(b.next_key is null or p.partition_key > b.next_key)", "true"), "and weft.key_is_within(p.partition_key, b.first_key, b.last_key)", ("count = 0 and (weft.units_of_backfill(b)).units = 0", "count = 0"), ("count = 0 and (weft.units_of_backfill(b)).units = 0", "open_units = 0"), "where o.id = b.id"),
+    *_of("swapping.advance_backfill", "test_swap_guards::test_a_backfill_makes_nothing_for_a_job_that_drains_nor_while_another_is_at_it", "skip locked", "for no key update skip locked", "if l.state in ('draining', 'stopped') then return 0; end if;"),
+    *_of("swapping.collect_dag", "test_swap_guards::test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected", "and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)", ("v.dag_id = dag and v.state", "v.state"), ("j.dag_id = dag and j.state", "j.state")),
+    *_of("swapping.collect_dag", "test_swap_guards::test_what_a_job_that_goes_has_written_counts_as_retired_unless_readers_see_it", "and v.retired_at is null", "and not exists (select 1 from weft.dataset s where s.current_id = v.id)", "v.id = o.version_id and", "o.live_job_id = any (jobs) and", ("set retired_at = v.created_at", "set retired_at = v.retired_at")),
+    *_of("swapping.key_is_within", "test_swap_guards::test_a_range_of_keys_is_one_of_numbers_where_its_ends_are", ("first_key is null or key::bigint >= first_key::bigint", "true"), ("last_key is null or key::bigint <= last_key::bigint", "true"), "(first_key is null or key >= first_key) and", "and (last_key is null or key <= last_key)", ("else false end else", "else true end else"), ("coalesce(first_key, last_key) ~ '^-?[0-9]{1,18}$' and coalesce(last_key, first_key) ~ '^-?[0-9]{1,18}$'", "false")),
+    *_of("swapping.settle_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", "and s.is_listening <> (j.id = any (wanted))"),
+    *_of("swapping.settle_dag", "test_swap_guards::test_a_source_that_listens_again_is_told_what_was_sent_to_it_in_its_own_org", "e.org_id = s.org_id and", "and e.name = s.event"),
+    *_of("swapping.standing_of_live_job", "test_swap_guards::test_nothing_that_stands_is_told_of_what_is_done_and_a_slice_is_no_backlog", "filter (where u.kind <> 'slice')", ("filter (where u.kind <> 'slice')", "", 1), "filter (where u.state = 'held')", "and u.state <> 'done'", ("u.live_job_id = job and u.state", "u.state")),
+    *_of("swapping.standing_of_live_job", "test_swap_guards::test_a_job_is_behind_until_all_that_was_written_is_units", ("is_behind or coalesce(bool_or(i.routed_write is null or v.id is distinct from i.version_id), false)", "is_behind"), "i.routed_write is null or", "or v.id is distinct from i.version_id", ("case when i.is_internal then i.version_id else d.current_id end", "i.version_id"), "where i.live_job_id = job", "since := least(since, first_write);", "and w.number > case when v.id = i.version_id then coalesce(i.routed_write, 0) else 0 end", "w.version_id = v.id and"),
+    *_of("swapping.standing_of_live_job", "test_swap_guards::test_a_source_that_looks_is_behind_until_it_has_caught_up", "and s.caught_up_at is null", "and s.kind in ('continuous', 'files')", ("s.live_job_id = job and s.kind", "s.kind")),
+    *_of("swapping.swap_dag", "test_swap_guards::test_a_dag_does_not_take_over_a_version_of_another", "and o.dag_id = dag"),
+    *_of("swapping.swap_dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and o.producer_dag = d.name;", ";"), "where p.dag_version_id = to_version", "and o.version_id = p.version_id", ("where o.id = d.version_id and", "where"), ("where o.id = d.building_id and", "where")),
+    *_of("swapping.swap_dag", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", ("retired_at = null where", "retired_at = o.retired_at where"), ("building_id = null where", "building_id = o.building_id where")),
+    *_of("swapping.swap_dag", "test_live_guards::test_what_is_called_the_same_in_another_org_is_another_thing", ("o.org_id = d.org_id and", "", 1)),
+    *_of("swapping.swap_when_caught_up", "test_swap_guards::test_a_version_comes_into_effect_when_what_is_new_of_it_has_caught_up", "and o.building_id is not null", "or s.since < weft.now() - lag", "and not exists (select 1 from weft.dag_version_job o where o.dag_version_id = d.version_id and o.live_job_id = m.live_job_id)", "m.dag_version_id = d.building_id and"),
+    *_of("swapping.unit_of_partition", "test_swap_guards::test_a_partition_that_waits_already_is_not_made_again", "on conflict do nothing"),
+    *_of("swapping.unit_of_partition", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and i.place = at_place"),
+    *_of("living.offer_events", "test_turn_guards::test_only_a_source_that_is_in_effect_and_would_be_told_keeps_anybody_from_sending", "s.org_id = e.org_id and", "s.event = e.name and", "and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id)"),
+    *_of("living.publish_live", "test_turn_guards::test_receivers_are_told_by_what_is_in_effect_alone", "and (d.version_id is null or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))", "d.version_id is null or"),
+    *_of("living.publish_live", "test_turn_guards::test_what_is_published_changes_its_own_job_task_and_key_alone", ("coalesce(o.caught_up_at, weft.now())", "weft.now()")),
+    *_of("living.route_input", "test_turn_guards::test_an_input_from_outside_follows_the_version_that_is_current_and_one_of_the_dag_its_own", "not i.is_internal and", ("where n.live_job_id = l.id and n.place = at_place returning * into i", "where n.live_job_id = l.id returning * into i")),
+    *_of("living.route_input", "test_turn_guards::test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog", "and (i.boot_after is null or p.partition_key > i.boot_after)", ("order by p.partition_key limit room", "order by p.partition_key"), ("routed_write = case when made < room then i.boot_write end", "routed_write = i.boot_write"), ("boot_after = coalesce(last_key, n.boot_after)", "boot_after = n.boot_after"), ("p.version_id = o.id and (i.boot_after", "(i.boot_after")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_turn_touches_no_unit_of_another_job_and_is_held_up_by_none", ("u.live_job_id = job and u.state = 'held' and not exists", "u.state = 'held' and not exists"), ("u.live_job_id = job and u.state = 'waiting' and u.lane is not null", "u.state = 'waiting' and u.lane is not null")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_failed_of_a_partition_goes_when_that_alone_comes_anew", ("and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id) and exists", "and u.state = 'held' and exists"), ("n.live_job_id = job and n.lane", "n.lane")),
+    *_of("living.turn_live_job", "test_turn_guards::test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog", "exit when open_units >= l.max_backlog;", ("least(room, l.max_backlog - open_units)", "room"), ("open_units := open_units + settled;", "null;"), ("elsif exists (select 1 from weft.live_input n where n.live_job_id = job and n.place > at_place) then", "elsif false then")),
+    *_of("living.turn_live_job", "test_turn_guards::test_what_is_done_keeps_nothing_waiting_however_much_there_is_of_it", ("and u.lane is null and u.state <> 'done'", "and u.lane is null"), ("where u.live_job_id = job and u.state <> 'done'; end if", "where u.live_job_id = job; end if")),
+    *_of("living.turn_live_job", "test_turn_guards::test_a_unit_without_a_lane_comes_after_all_before_it_and_before_all_after_it", ("and u.state in ('new', 'waiting')) c", ") c")),
+    *_of("living.turn_live_job", "test_turn_guards::test_no_more_units_run_than_may_and_no_more_begin_than_there_is_room_for", ("if is_asked and running < l.max_concurrency", "if is_asked")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -766,6 +935,27 @@ GUARDS: list[Guard] = [
     *_of("publishing.publish_write", "test_output_traces", ("and not (is_whole or staged.partitions <@ replaced)", "")),
     *_of("explain.names", "test_explain", ("and ($3::text[] is null or d.read_roles && $3)", "")),
     *_of("explain.inputs", "test_explain", ("and ($4::text[] is null or d.read_roles && $4)", "")),
+    # By the rows that decide it.
+    *_of("cache.drop", "test_trace_guards::test_an_output_that_was_had_in_vain_is_dropped_by_its_own_org_while_it_is_the_same", "c.org_id = t.org_id and", "and c.task_id = $3", "and c.id = $2"),
+    *_of("outputs.note_outputs", "test_trace_guards::test_outputs_are_kept_of_what_has_completed_by_worker_and_attempt", "and d.worker_id = me", "and d.attempt = u.attempt", "and d.state = 'completed'", ("and d.worker_id = me", "", 1), ("and d.attempt = u.attempt", "", 1), ("and d.state = 'completed'", "", 1), ("and d.worker_id = me", "", 2), ("and d.attempt = u.attempt", "", 2), ("and d.state = 'completed'", "", 2)),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_that_is_too_large_or_does_not_serve_is_not_kept", ("if each.bytes > each.most then", "if false then"), ("if made.unkept is not null then", "if false then")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_takes_the_place_of_those_that_stand_in_its_own_org_and_of_its_own_key", ("c.org_id = each.org_id and c.key = each.key and c.trace is not null", "c.key = each.key and c.trace is not null"), "and c.key = each.key", ("and c.key = each.key", "", 1), "and weft.trace_problems(c.org_id, c.trace) is null", "and c.trace is null", ("if made.trace is not null then", "if false then")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_of_one_key_the_last_five_outputs_are_kept", "o.org_id = each.org_id and", "and o.key = each.key", ("offset 5", "offset 5000"), ("offset 5", "offset 4")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_of_the_cache_is_not_had_when_it_is_gone_of_another_org_or_does_not_stand", "found_trace is null or"),
+    *_of("traces.content_of", "test_trace_guards::test_a_trace_stands_while_a_reader_sees_the_same", "p.version_id = version and", "and p.partition_key = any (keys)"),
+    *_of("traces.note_inputs", "test_trace_guards::test_a_task_that_has_the_output_of_another_has_read_what_that_has", "and v.org_id = org", "where r.item ->> 'role' = 'read'", "on conflict do nothing", ("case when r.item ->> 'pinned' = 'write' then (r.item ->> 'write')::bigint else v.last_write end", "v.last_write")),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_does_not_serve_when_tasks_that_it_has_made_have_to_do_with_datasets", ("unkept := 'made'; return;", "null;"), "exists (select 1 from weft.task_input i where i.task_id = m.id) or", "or exists ( select 1 from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id where t.id = m.id)", "union all select k.id from made m join weft.task_done k on k.parent_id = m.id and k.id > m.id"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_serves_while_nobody_has_written_into_what_was_read", "p.version_id = each.id and", "and p.partition_key = any (each.partitions)"),
+    *_of("publishing.inputs_of", "test_trace_guards::test_what_earlier_attempts_have_read_counts_where_there_are_steps", ("or i.attempt < try and exists", "or false and exists"), "s.task_id = task and"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_does_not_serve_when_what_was_read_is_gone", "each.id is null or"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_that_has_read_what_is_current_serves_while_it_is", "or coalesce(each.pinned, 'since') = 'since' and each.current_id is distinct from each.id", "each.pinned is distinct from 'write' and"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_does_not_serve_when_a_partition_or_the_columns_have_gone", "each.lost_by > each.write or"),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_serves_while_what_was_written_is_as_it_was_left", "and w.attempt = t.attempt", "and t.attempt = try", ("each.current_id is distinct from each.id or each.is_whole", "each.is_whole"), "each.is_whole and each.last_write > each.write or", "each.keys is null or", "and p.last_write = each.write", ("each.mode = 'replace' and (", "(")),
+    *_of("traces.trace_problems", "test_trace_guards::test_a_trace_stands_while_a_reader_sees_the_same", "or now.collected_at is not null", "when each.pinned = 'write' then now.oldest_write <= each.write", ("now.oldest_write <= each.write", "true"), "when each.pinned = 'since' then now.own_write = each.write", ("now.own_write = each.write", "true"), "when each.role = 'added' then cardinality(each.partitions) = ( select count(*) from weft.dataset_partition p where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)", ("weft.content_of(now.id, each.partitions) = each.content", "true")),
+    *_of("traces.trace_problems", "test_trace_guards::test_an_output_of_the_cache_is_not_had_when_it_is_gone_of_another_org_or_does_not_stand", ("now.content = each.content", "true")),
+    *_of("outputs.note_outputs", "test_trace_guards::test_an_output_takes_the_place_of_those_that_stand_in_its_own_org_and_of_its_own_key", ("c.org_id = each.org_id and c.key = each.key and c.trace is null", "c.key = each.key and c.trace is null")),
+    *_of("traces.trace_of", "test_trace_guards::test_an_output_serves_while_what_was_written_is_as_it_was_left", ("p.version_id = each.id and", "", 1)),
+    *_of("traces.trace_problems", "test_trace_guards::test_a_trace_stands_while_a_reader_sees_the_same", "and v.dataset_id = d.id"),
     # --- people ---
     *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
     *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),
@@ -888,6 +1078,117 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("staging.own_version", "and s.swaps"),
+        "a write that swaps nothing follows what is current: when that is another by then, it voids all that its attempt wrote",
+    ),
+    *(
+        (Guard("swapping.collect_dag", text), "what is in effect or being built is neither retired nor abandoned")
+        for text in (
+            "and v.state in ('retired', 'abandoned')",
+            "and v.id is distinct from d.version_id",
+            "and v.id is distinct from d.building_id",
+        )
+    ),
+    (Guard("swapping.collect_dag", "order by j.id for update", "order by j.id"), "what follows takes the same locks"),
+    (Guard("swapping.swap_dag", "for no key update"), "whoever swaps has locked the DAG"),
+    (
+        Guard("swapping.swap_dag", "o.org_id = d.org_id and"),
+        "it locks only: what is changed is asked for by org after it",
+    ),
+    (
+        Guard("swapping.swap_dag", "order by o.id for update", "order by o.id"),
+        "what follows takes the same locks; the order prevents deadlocks",
+    ),
+    (Guard("publishing.publish_write", "staged.seen is not null and"), "what goes by nothing is compared with nothing"),
+    (
+        Guard(
+            "publishing.publish_write",
+            "case when v.schema_hash is distinct from before then v.columns end",
+            "v.columns",
+        ),
+        "it saves room: the last write that has columns tells the same",
+    ),
+    *(
+        (Guard("swapping.settle_dag", text, instead), "the jobs that are wanted are of the DAG")
+        for text, instead in (
+            ("j.dag_id = dag and j.id = any (wanted)", "j.id = any (wanted)"),
+            ("where d.id = dag); update", "); update"),
+        )
+    ),
+    (
+        Guard("swapping.settle_dag", "for no key update"),
+        "the updates that follow take the same locks; the order prevents deadlocks",
+    ),
+    (
+        Guard("swapping.settle_dag", "if not each.is_listening then", "if true then"),
+        "what listens was told all: it has not been deaf since any time",
+    ),
+    *(
+        (Guard("acting.collectable", text), "it is asked again when something is taken away")
+        for text in ("v.state in ('retired', 'abandoned') and", "and j.state = 'stopped'", "j.dag_id = d.id and")
+    ),
+    (
+        Guard("living.publish_live", "for no key update"),
+        "who would change a unit passes it over while its task is there",
+    ),
+    (Guard("living.publish_live", "x.tag is null and"), "what is listed with a tag is put again by the next statement"),
+    *(
+        (Guard("living.turn_live_job", text, instead), "it is asked when they are found, and when they are changed")
+        for text, instead in (
+            (
+                "and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)",
+                "and not exists (select 1 from weft.task t where t.id = u.task_id)",
+            ),
+            ("o where u.id = o.id and u.state = 'running' returning", "o where u.id = o.id returning"),
+        )
+    ),
+    (
+        Guard("living.turn_live_job", "and u.state = 'held' and t.id = u.task_id", "and t.id = u.task_id"),
+        "a unit whose task is there runs, or is held",
+    ),
+    (
+        Guard(
+            "living.turn_live_job", "and u.state = 'new' order by u.id limit room", "and u.state = 'new' order by u.id"
+        ),
+        "it bounds the work: what more there is waits for the next turn",
+    ),
+    *(
+        (Guard("living.turn_live_job", text, instead), "whether it is first in its lane is asked of each after it")
+        for text, instead in (
+            ("and u.state = 'waiting' order by u.id limit 1", "order by u.id limit 1"),
+            ("and u.lane is not null and (barrier is null", "and (barrier is null"),
+            ("and (barrier is null or u.id < barrier) order by", "order by"),
+            ("and u.state = 'waiting' and u.lane is not null", "and u.lane is not null"),
+        )
+    ),
+    (Guard("living.turn_live_job", "and b.id <> u.id"), "one that is new or waits is none that keeps itself waiting"),
+    (
+        Guard("living.turn_live_job", "u.id = any (others) and u.state = 'new'", "u.id = any (others)"),
+        "the others of them wait already",
+    ),
+    (
+        Guard("living.turn_live_job", "order by r.id limit least(room, l.max_concurrency - running)", "order by r.id"),
+        "it bounds the work: the same limit holds for both together",
+    ),
+    (Guard("living.offer_events", "on conflict do nothing"), "the key is the event's id, and each is offered once"),
+    (
+        Guard("outputs.note_outputs", "and c.trace is not null"),
+        "the one without a trace is replaced, or goes by the next statement",
+    ),
+    (
+        Guard(
+            "traces.trace_of",
+            "w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt",
+            "w.task_id = t.id and w.attempt = t.attempt",
+        ),
+        "ids of tasks are of one org; it is for the index",
+    ),
+    (Guard("traces.trace_problems", "now.id is null or"), "of what is not there nothing is known to stand"),
+    (
+        Guard("traces.trace_problems", "exit when jsonb_array_length(found) = 3;"),
+        "it bounds what is told: one problem is enough",
+    ),
     *(
         (Guard("swapping.swap_dag", "and o.id <> to_version", nth=nth), "the next statement lets that version be live")
         for nth in (0, 1)
@@ -939,6 +1240,38 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "keeping.delete": "d.org_id = $1 and",
             "keeping.undelete": "d.org_id = $1 and",
         }.items()
+    ),
+    *(
+        (
+            Guard("collecting.close_versions", text),
+            "the same is asked inside and outside, and the rows are locked inside",
+        )
+        for text in ("and o.collected_at is null", "and v.collected_at is null")
+    ),
+    *(
+        (Guard("collecting.close_versions", text), "one that is current is not retired; and it is asked twice")
+        for text in (
+            "and not exists (select 1 from weft.dataset d where d.current_id = o.id)",
+            "and not exists (select 1 from weft.dataset d where d.current_id = v.id)",
+        )
+    ),
+    (
+        Guard("collecting.removed_files", "f.removed_by is not null and"),
+        "what stands is removed by nothing; for the index",
+    ),
+    (
+        Guard("collecting.forget_files", "f.version_id = u.version_id and"),
+        "ids of files are unique; it is for the index",
+    ),
+    (Guard("dataset.set_key", "and d.unique_key is null"), "the dataset is locked since it was found to have none"),
+    *(
+        (Guard(f"keeping.{name}", text), "the dataset is locked since it was found by its name")
+        for name, text in {"delete": "and d.deleted_at is null", "undelete": "and d.deleted_at is not null"}.items()
+    ),
+    (Guard("keeping.deleted", "and d.deleted_at is not null"), "only one that was deleted has its id behind its name"),
+    *(
+        (Guard("keeping.live_user", text), "the id is that of a dataset which was found in its org")
+        for text in ("o.org_id = $1 and", "i.org_id = $1 and")
     ),
     (Guard("publishing.register_files", "for no key update"), "whoever registers has locked the dataset"),
     *(

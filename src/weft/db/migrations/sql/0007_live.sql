@@ -583,7 +583,12 @@ begin
       exit when open_units >= l.max_backlog;
       settled := weft.route_input(l, at_place, least(room, l.max_backlog - open_units));
       is_more := is_more or settled is not null;
-      open_units := open_units + coalesce(settled, 0);
+      -- How many there were is not told when that was all; the next input has the room that is left.
+      if settled is not null then
+        open_units := open_units + settled;
+      elsif exists (select 1 from weft.live_input n where n.live_job_id = job and n.place > at_place) then
+        select count(*) into open_units from (select 1 from weft.live_unit u where u.live_job_id = job limit l.max_backlog) o;
+      end if;
     end loop;
     -- A source that goes on for ever does so in slices, one after the other.
     insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, run_at)
