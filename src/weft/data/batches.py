@@ -31,17 +31,30 @@ def reader_of(data: Any, known: pa.Schema | None = None) -> pa.RecordBatchReader
         return data.to_reader()
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    if hasattr(data, "scanner"):
-        return data.scanner().to_reader()
-    if type(data).__module__.split(".")[0] == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False).to_reader()
-    if hasattr(data, "collect") and type(data).__module__.split(".")[0] == "polars":
-        return pa.RecordBatchReader.from_stream(data.collect())
+    try:
+        found = _from_frame(data)
+    except (pa.ArrowException, ValueError) as problem:
+        raise InvalidInput("data", f"{type(data).__name__} cannot be read as a table: {problem}") from None
+    if found is not None:
+        return found
     if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
         raise InvalidInput("data", f"{type(data).__name__} is no table: give {_TAKEN}")
     return _from_rows(iter(data), known)
+
+
+def _from_frame(data: Any) -> pa.RecordBatchReader | None:
+    """Return a stream of what others have as a table; None for what is none of these."""
+    library = type(data).__module__.split(".")[0]
+    if library == "pandas" and hasattr(data, "index") and hasattr(data, "columns"):
+        # An index that has a name is a column as any other; else it counts rows, or tells which were left.
+        named = [name for name in data.index.names if name is not None]
+        table = data.reset_index(level=named) if named else data
+        return pa.Table.from_pandas(table, preserve_index=False).to_reader()
+    if library == "polars" and hasattr(data, "collect"):
+        data = data.collect()
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    return data.scanner().to_reader() if hasattr(data, "scanner") else None
 
 
 def _from_rows(rows: Iterator[Any], known: pa.Schema | None) -> pa.RecordBatchReader:

@@ -103,6 +103,8 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     found = array.type
+    if kinds.is_dictionary(found):
+        return _cast(array.dictionary, wanted).take(array.indices)
     if kinds.is_decimal(wanted) and kinds.is_integer(found):
         # Arrow looks at what an integer of that size could be: here it is looked at what each is.
         array = array.cast(pa.decimal256(76, wanted.scale))
@@ -128,6 +130,8 @@ def may_become(found: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     if kinds.is_dictionary(found):
         return may_become(found.value_type, wanted)
+    if kinds.is_nested(found):
+        return found.num_fields > 0 and _lasting(found).equals(_lasting(wanted))
     return any(_is_one(found, family) and _is_one(wanted, family) for family in _FAMILIES)
 
 
@@ -144,7 +148,14 @@ def _lasting(type: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if kinds.is_binary_view(type):
         return pa.large_binary()
-    return _lasting(type.value_type) if kinds.is_dictionary(type) else type
+    if kinds.is_dictionary(type):
+        return _lasting(type.value_type)
+    if kinds.is_struct(type):
+        return pa.struct([each.with_type(_lasting(each.type)) for each in type])
+    if kinds.is_list(type) or kinds.is_large_list(type):
+        made = pa.list_ if kinds.is_list(type) else pa.large_list
+        return made(type.value_field.with_type(_lasting(type.value_type)))
+    return type
 
 
 def _require_distinct(schema: pa.Schema) -> None:
