@@ -131,7 +131,7 @@ def may_become(found: pa.DataType, wanted: pa.DataType) -> bool:
     if kinds.is_dictionary(found):
         return may_become(found.value_type, wanted)
     if kinds.is_nested(found):
-        return found.num_fields > 0 and _lasting(found).equals(_lasting(wanted))
+        return bool(_lasting(found).equals(_lasting(wanted)))
     return any(_is_one(found, family) and _is_one(wanted, family) for family in _FAMILIES)
 
 
