@@ -514,16 +514,22 @@ end $_$;
 CREATE FUNCTION weft.next_id() RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare turn bigint := nextval('weft.id_sequence'); before timestamptz; at timestamptz;
+declare
+  millisecond constant bigint := 1 << 22;
+  last constant bigint := coalesce(nullif(current_setting('weft.last_id', true), ''), '0')::bigint;
+  made bigint; moment bigint; kept text;
 begin
-  if turn = 0 then
-    -- The last of the turn before may have been made in this very microsecond: the next one begins.
-    before := clock_timestamp();
-    while clock_timestamp() <= before loop
-    end loop;
-  end if;
-  at := weft.now();
-  return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
+  for round in 1 .. 5 loop
+    moment := weft.first_id_at(weft.now());
+    made := moment | nextval('weft.id_sequence');
+    if weft.first_id_at(weft.now()) <= moment + millisecond then
+      exit when made > last or last > moment + 1000 * millisecond;
+      perform pg_sleep(0.001);
+    end if;
+  end loop;
+  -- By an assignment, which is evaluated in place: a `perform` starts an executor.
+  kept := set_config('weft.last_id', made::text, false);
+  return made;
 end $$;
 
 CREATE FUNCTION weft.now() RETURNS timestamp with time zone
@@ -1738,18 +1744,6 @@ CREATE FUNCTION weft.hint_stager() RETURNS void
     AS $$
   select pg_notify('weft_worker_' || l.holder, 'due') from weft.lease l where l.name = 'maintenance' and l.until > weft.now()
 $$;
-
-CREATE SEQUENCE weft.id_sequence
-    START WITH 0
-    INCREMENT BY 1
-    MINVALUE 0
-    MAXVALUE 3
-    CACHE 1
-    CYCLE;
-
-CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
-    LANGUAGE sql PARALLEL RESTRICTED
-    RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
 
 CREATE TABLE weft.task_input (
     task_id bigint NOT NULL,
@@ -3100,7 +3094,7 @@ begin
       hint = 'Make it with `weft queues create`, or start a worker for it.';
   end if;
 
-  new_id := weft.id_at(at);
+  new_id := weft.next_id();
   if idempotency_key is not null then
     loop
       -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. Ids cannot tell who
@@ -5460,6 +5454,14 @@ CREATE TABLE weft.handler (
     name text NOT NULL,
     known_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
+
+CREATE SEQUENCE weft.id_sequence
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    MAXVALUE 4095
+    CACHE 1
+    CYCLE;
 
 CREATE TABLE weft.idempotency_key (
     org_id bigint NOT NULL,

@@ -229,7 +229,7 @@ async def test_what_is_past_its_retention_may_be_gone_and_the_chain_goes_on(
     # One that was committed late is older than those of the seal before it: that seal does not go before the first.
     await conn.execute(
         "insert into weft.audit (id, org_id, actor, verb, subject_kind) "
-        "values (weft.id_at(weft.now() - interval '2 hours'), 1, 'slow', 'purge', 'task')"
+        "values (weft.first_id_at(weft.now() - interval '2 hours'), 1, 'slow', 'purge', 'task')"
     )
     assert await database.run(seals.seal) == 1
     await _acts(client, "c")

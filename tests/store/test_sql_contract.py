@@ -224,6 +224,24 @@ async def test_ids_made_at_one_moment_on_many_connections_are_unique(store: Stor
     assert len(set(made)) == 2000
 
 
+async def test_ids_that_sessions_make_in_a_flood_are_all_different_and_those_of_each_grow(url: str) -> None:
+    async def make() -> list[int]:
+        conn = await asyncpg.connect(url)
+        rows = await conn.fetch("select weft.next_id() from generate_series(1, 100000)")
+        await conn.close()
+        return [row[0] for row in rows]
+
+    made = await asyncio.gather(*(make() for _ in range(4)))
+    assert all(ids == sorted(ids) for ids in made)
+    assert len({id for ids in made for id in ids}) == 400_000
+
+
+async def test_a_session_makes_ids_on_when_the_clock_is_put_back(store: Store) -> None:
+    ahead = await store.conn.fetchval("select weft.next_id() from weft.now()")
+    await store.conn.execute("select set_config('weft.last_id', $1, false)", str(ahead + (3600_000 << 22)))
+    assert 0 < await store.conn.fetchval("select weft.next_id()") - ahead < 60_000 << 22
+
+
 async def test_sql_and_python_agree_on_the_first_id_of_a_moment(store: Store) -> None:
     moments = [
         datetime(2024, 1, 1, tzinfo=UTC) + timedelta(microseconds=step * 7_919_173_331)

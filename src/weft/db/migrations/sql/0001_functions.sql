@@ -511,7 +511,7 @@ begin
       hint = 'Make it with `weft queues create`, or start a worker for it.';
   end if;
 
-  new_id := weft.id_at(at);
+  new_id := weft.next_id();
   if idempotency_key is not null then
     loop
       -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. Ids cannot tell who

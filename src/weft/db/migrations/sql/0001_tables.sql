@@ -37,32 +37,35 @@ create function weft.now() returns timestamptz language sql volatile parallel sa
 return clock_timestamp();
 
 -- name: id_sequence
-create sequence weft.id_sequence as bigint minvalue 0 maxvalue 3 cycle cache 1;
+create sequence weft.id_sequence as bigint minvalue 0 maxvalue 4095 cycle cache 1;
 
 -- name: first_id_at
 -- The lowest id of a moment: 41 bits of milliseconds since 2024-01-01, then machine and sequence.
 create function weft.first_id_at(moment timestamptz) returns bigint language sql immutable strict parallel safe
 return greatest(0, floor(extract(epoch from moment) * 1000)::bigint - 1704067200000) << 22;
 
--- name: id_at
--- An id made in SQL: machine number 0, which no process leases. The low bits are microseconds and then a turn of four,
--- so that what one session makes always grows.
-create function weft.id_at(moment timestamptz) returns bigint language sql volatile parallel restricted
-return (floor(extract(epoch from moment) * 1000)::bigint - 1704067200000) << 22
-  | (((extract(epoch from moment) * 1000000)::bigint % 1000) * 4 + nextval('weft.id_sequence'));
-
 -- name: next_id
+-- An id made in SQL: machine number 0, which no process leases, and a number that comes again after 4,095 others. Whoever
+-- is held up between the clock and the number takes both anew, so that two make the same only where thousands are made
+-- within two milliseconds. What one session makes always grows: where the numbers begin again it waits for the next
+-- millisecond, but not for a clock that was put back.
 create function weft.next_id() returns bigint language plpgsql as $$
-declare turn bigint := nextval('weft.id_sequence'); before timestamptz; at timestamptz;
+declare
+  millisecond constant bigint := 1 << 22;
+  last constant bigint := coalesce(nullif(current_setting('weft.last_id', true), ''), '0')::bigint;
+  made bigint; moment bigint; kept text;
 begin
-  if turn = 0 then
-    -- The last of the turn before may have been made in this very microsecond: the next one begins.
-    before := clock_timestamp();
-    while clock_timestamp() <= before loop
-    end loop;
-  end if;
-  at := weft.now();
-  return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
+  for round in 1 .. 5 loop
+    moment := weft.first_id_at(weft.now());
+    made := moment | nextval('weft.id_sequence');
+    if weft.first_id_at(weft.now()) <= moment + millisecond then
+      exit when made > last or last > moment + 1000 * millisecond;
+      perform pg_sleep(0.001);
+    end if;
+  end loop;
+  -- By an assignment, which is evaluated in place: a `perform` starts an executor.
+  kept := set_config('weft.last_id', made::text, false);
+  return made;
 end $$;
 
 -- name: machine
