@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
-from engine_scene import MakeClient, claimed_by_a_ghost
+from engine_scene import claimed_by_a_ghost
 
 import weft
 from engine.test_deploys import market
@@ -111,12 +111,11 @@ async def test_a_file_goes_when_no_state_has_it_and_no_other_write_has_brought_i
     ]  # fmt: skip
 
 
-async def test_what_came_back_and_went_again_leaves_no_file_behind(make_client: MakeClient, home: Any) -> None:
-    client = await make_client(dataset_retention="1ms")
+async def test_what_came_back_and_went_again_leaves_no_file_behind(client: weft.Client, home: Any) -> None:
     await written(client, "orders", 1, 2)
     await client.datasets.rollback("orders@1.1")
     await written(client, "orders", 3)
-    collector = DatasetCollector(client.database, client.settings, timedelta(0))
+    collector = DatasetCollector(client.database, client.settings, timedelta(0), retention=timedelta(milliseconds=1))
     while await collector.run_once():
         pass
     assert await client.datasets.sample("orders") == [{"value": 3}]
