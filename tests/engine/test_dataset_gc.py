@@ -44,19 +44,23 @@ async def test_who_looks_removes_nothing_and_who_collects_removes_what_he_has_se
 async def test_versions_and_deleted_datasets_are_named_and_counted(client: weft.Client, conn: Conn) -> None:
     await written(client, "orders", 1)
     await written(client, "gone", 2)
-    # As a write does that is told to break its readers.
-    await conn.execute(
-        """with v as (insert into weft.dataset_version (org_id, dataset_id, number, config_hash, location, actor)
-             select 1, d.id, 2, 'other', '1/x/2/', 'ann' from weft.dataset d where d.name = 'orders'
-             returning id, dataset_id)
-           select weft.make_current(v.dataset_id, v.id) from v"""
-    )
+    await _renewed(conn, "orders")
     await client.datasets.delete("gone")
     found = await client.datasets.gc(SOON, dry_run=True)
     assert (found.versions, found.datasets, found.files) == (("gone@1", "orders@1"), 1, 2)
     assert await client.datasets.gc(SOON) == found
     assert [row["name"] for row in await conn.fetch("select name from weft.dataset")] == ["orders"]
     assert await conn.fetchval("select array_agg(number) from weft.dataset_version") == [2]
+
+
+async def _renewed(conn: Conn, name: str) -> None:
+    """Let the datasets of a name have another version, as a write does that is told to break its readers."""
+    await conn.execute(
+        """with v as (insert into weft.dataset_version (org_id, dataset_id, number, config_hash, location, actor)
+             select d.org_id, d.id, 2, 'other', d.id || '/2/', 'ann' from weft.dataset d where d.name = $1
+             returning id, dataset_id)
+           select weft.make_current(v.dataset_id, v.id) from v""", name,
+    )  # fmt: skip
 
 
 async def _two_orgs(client: weft.Client, make_client: MakeClient, conn: Conn) -> weft.Client:
@@ -67,7 +71,9 @@ async def _two_orgs(client: weft.Client, make_client: MakeClient, conn: Conn) ->
         await written(each, "orders", 1, 2)
         await written(each, "gone", 3)
         await each.datasets.delete("gone")
+        await written(each, "old", 4)
         await _retired(each, conn)
+    await _renewed(conn, "old")
     await conn.execute(
         """insert into weft.staged_write (org_id, dataset_id, version_id, task_id, attempt, mode, follows, created_at)
            select v.org_id, v.dataset_id, v.id, 1, 1, 'append', true, weft.now() - interval '2 days'
@@ -81,7 +87,7 @@ async def test_what_is_past_of_another_org_stays_as_it_is(
 ) -> None:
     other = await _two_orgs(client, make_client, conn)
     theirs = await other.datasets.gc(SOON, dry_run=True)
-    assert (theirs.versions, theirs.datasets, theirs.files) == (("gone@1", "notes@1"), 1, 2)
+    assert (theirs.versions, theirs.datasets, theirs.files) == (("gone@1", "notes@1", "old@1"), 1, 3)
     assert (theirs.writes, theirs.dags) == (1, 1)
     assert await client.datasets.gc(SOON) == theirs
     assert await client.datasets.gc(SOON, dry_run=True) == NOTHING
@@ -90,6 +96,7 @@ async def test_what_is_past_of_another_org_stays_as_it_is(
     await other.datasets.undelete("gone")
     assert await other.datasets.sample("gone") == [{"value": 3}]
     assert (await other.live.rollback("feed", version=1)).version == 1
+    assert (await other.datasets.rollback("old@1")).version == 1
 
 
 async def test_what_another_org_has_begun_to_remove_is_left_to_it(
@@ -106,7 +113,7 @@ async def test_what_another_org_has_begun_to_remove_is_left_to_it(
            select o.id, 'empty@1', '{"kind": "parquet"}', 'ann', weft.now() - interval '1 day' from weft.org o"""
     )
     theirs = await other.datasets.gc(SOON, dry_run=True)
-    assert (theirs.versions, theirs.datasets, theirs.files) == (("gone@1", "notes@1"), 2, 2)
+    assert (theirs.versions, theirs.datasets, theirs.files) == (("gone@1", "notes@1", "old@1"), 2, 3)
     assert await client.datasets.gc(SOON) == theirs
     assert await other.datasets.gc(SOON, dry_run=True) == theirs
 
