@@ -194,11 +194,11 @@ async def test_the_same_document_changes_nothing(scene: Scene) -> None:
 
 
 async def _stumble(
-    client: weft.Client, conn: Conn, registry: Registry, said: dict[str, Any], state: str
+    client: weft.Client, conn: Conn, registry: Registry, said: dict[str, Any], state: str, delay: float = 0
 ) -> list[asyncpg.Record]:
     """Let a unit fail until it is in a state; return what failed, with when its task is tried again."""
 
-    @operator("stumble", registry=registry, retry=weft.Retry(4, initial_delay=0))
+    @operator("stumble", registry=registry, retry=weft.Retry(4, initial_delay=delay, jitter=0))
     async def stumble(live: LiveContext) -> None:
         raise ValueError("as ever")
 
@@ -222,11 +222,18 @@ async def test_a_unit_is_tried_again_as_its_operator_says_where_its_job_does_not
     assert len(await _stumble(client, conn, registry, said, held)) == attempts
 
 
-async def test_a_unit_is_tried_again_as_late_as_its_job_says(
-    client: weft.Client, conn: Conn, registry: Registry
+@pytest.mark.parametrize(
+    ("said", "delay"),
+    [
+        ({"retry": {"backoff": "fixed", "initial_delay_seconds": 600, "jitter": 0}}, 0),
+        # What the job leaves out is as the operator says, also where it says something else.
+        ({"max_attempts": 2}, 600),
+    ],
+)
+async def test_a_unit_is_tried_again_as_late_as_its_job_says_and_else_as_its_operator_does(
+    client: weft.Client, conn: Conn, registry: Registry, said: dict[str, Any], delay: float
 ) -> None:
-    said = {"retry": {"backoff": "fixed", "initial_delay_seconds": 600, "jitter": 0}}
-    rows = await _stumble(client, conn, registry, said, "weft.task where state = 'scheduled'")
+    rows = await _stumble(client, conn, registry, said, "weft.task where state = 'scheduled'", delay)
     assert [row["is_late"] for row in rows] == [True]
 
 

@@ -236,6 +236,20 @@ async def test_ids_that_sessions_make_in_a_flood_are_all_different_and_those_of_
     assert len({id for ids in made for id in ids}) == 400_000
 
 
+@pytest.mark.own_database
+async def test_who_is_held_up_between_the_clock_and_the_number_takes_both_anew(store: Store) -> None:
+    await store.conn.execute("create sequence looks")
+    await store.conn.execute(
+        "create or replace function weft.now() returns timestamptz language sql volatile return clock_timestamp() "
+        "+ case when nextval('looks') = 2 then interval '1 second' else interval '0' end"
+    )
+    first = await store.conn.fetchval("select weft.next_id()")
+    looks, number = (
+        await store.conn.fetchrow("select l.last_value, i.last_value from looks l, weft.id_sequence i") or ()
+    )
+    assert (looks, first & 4095) == (4, number)
+
+
 async def test_a_session_makes_ids_on_when_the_clock_is_put_back(store: Store) -> None:
     ahead = await store.conn.fetchval("select weft.next_id() from weft.now()")
     await store.conn.execute("select set_config('weft.last_id', $1, false)", str(ahead + (3600_000 << 22)))
