@@ -17,6 +17,7 @@ from weft.live.router import Router
 from weft.worker.registry import Registry
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+NO_ORCHESTRATOR = "no orchestrator is there: nothing of it begins before one is; start `weft orchestrator`"
 
 
 @pytest.fixture
@@ -151,6 +152,7 @@ async def test_only_workers_that_are_there_know_handlers(both: tuple[weft.Client
     assert plan.warnings == (
         "no worker of the queue default that is there knows the handler take: ticks will wait for one; "
         "start `weft worker --app MODULE --queues default`",
+        NO_ORCHESTRATOR,
     )
 
 
@@ -170,7 +172,7 @@ async def test_whoever_deploys_is_told_what_to_start_for_operators_that_come_wit
         "no worker of the queue default is there: near will wait for one; "
         "start `weft worker --operators --queues default`",
         "no worker of the queue far is there: far will wait for one; start `weft worker --operators --queues far`",
-        "no orchestrator is there: within will wait for one; start `weft orchestrator`",
+        NO_ORCHESTRATOR,
     )
     # A worker need not have handlers of its own for what comes with Weft.
     async with weft.Worker(client=ours, registry=Registry(), queues=["far"]), weft.Orchestrator(client=ours):

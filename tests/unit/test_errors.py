@@ -109,3 +109,5 @@ def test_a_suggestion_comes_only_when_something_is_close() -> None:
     assert did_you_mean("retenton", ["retention", "org"]) == " Did you mean 'retention'?"
     assert did_you_mean("xyzzy", ["retention", "org"]) == ""
     assert did_you_mean("x", []) == ""
+    assert did_you_mean("timeout", ["idle_timeout", "timeout_seconds"]) == " Did you mean 'timeout_seconds'?"
+    assert did_you_mean("timeout", ["timeouts", "timeout_seconds", "timeout_policy"]) == " Did you mean 'timeouts'?"

@@ -24,7 +24,7 @@ COMMANDS = {
     "query": ("query", "Ask datasets, by SQL."),
     "events": ("events", "Tell jobs of events."),
     "server": ("server", "Answer over HTTP in this process."),
-    "orchestrator": ("orchestrator", "Advance jobs in this process, and begin those of schedules."),
+    "orchestrator": ("orchestrator", "Advance jobs and live DAGs in this process, and begin those of schedules."),
     "worker": ("worker", "Run tasks in this process or in several."),
     "tasks": ("tasks", "Look at tasks, enqueue, cancel and replay them."),
     "explain": ("explain", "Say why a task ran, or had its output from the cache."),

@@ -23,6 +23,8 @@ def orchestrator(
 ) -> None:
     """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them; begin those of schedules.
 
+    What comes to live DAGs is handed to their jobs by it, too, and new versions of them come into effect.
+
     It runs no handlers, so it needs none of your code; tasks are run by `weft worker`. Any number may run on one
     database: each job is advanced by one of them, and if that dies, another takes over after some seconds
     (WEFT_ORPHAN_THRESHOLD). Two on different machines are enough for most installations.

@@ -63,7 +63,10 @@ from weft.core.findings import DefinitionProblem, FieldConflict
 
 def closest(wrong: str, known: Iterable[str]) -> str | None:
     """Return what is known and close to what was written, if anything is."""
-    return next(iter(difflib.get_close_matches(wrong, list(known), n=1)), None)
+    names = list(known)
+    # Who writes `timeout` means `timeout_seconds`, though `idle_timeout` has more letters in common with it.
+    begun = [name for name in names if name.startswith(f"{wrong}_")]
+    return begun[0] if len(begun) == 1 else next(iter(difflib.get_close_matches(wrong, names, n=1)), None)
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

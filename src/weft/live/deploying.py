@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.live", "sql/deploying.sql")
 _STORAGE = {"kind": "parquet"}
+# All orchestrators serve the queue of control, and know what comes with Weft.
+_ORCHESTRATING = (CONTROL_QUEUE, OWN)
+_NO_ORCHESTRATOR = "no orchestrator is there: nothing of it begins before one is; start `weft orchestrator`"
 # By what a setting is called in a document, what the database calls it.
 _SPANS = {"timeout_seconds": "timeout", "heartbeat_timeout_seconds": "heartbeat_timeout", "idle_timeout": "idle_after"}
 
@@ -269,21 +272,18 @@ async def _warnings(
 ) -> tuple[str, ...]:
     """Return what a deploy does not fail by, and whoever deploys should know."""
     places = {name: (_queue_id(job.settings, lanes), job.handler) for name, job in jobs.items()}
-    queue_ids, handlers = zip(*sorted(set(places.values())), strict=True)
+    queue_ids, handlers = zip(*sorted({_ORCHESTRATING, *places.values()}), strict=True)
     known = {tuple(row) for row in await conn.fetch(SQL.known_handlers, org_id, queue_ids, handlers, OWN)}
     missing: dict[tuple[str, str], list[str]] = {}
     for name, place in places.items():
-        if place not in known:
+        if place not in known and place[0] != CONTROL_QUEUE:
             missing.setdefault(_missing(jobs[name]), []).append(name)
-    return tuple(
-        f"{who}: {', '.join(names)} will wait for one; start `{what}`" for (who, what), names in missing.items()
-    )
+    workers = (f"{who}: {', '.join(names)} will wait for one; start `{what}`" for (who, what), names in missing.items())
+    return (*workers, *(() if _ORCHESTRATING in known else (_NO_ORCHESTRATOR,)))
 
 
 def _missing(job: JobMeaning) -> tuple[str, str]:
-    """Return who is not there that could run a job, and the command that starts one."""
-    if job.settings["runtime"] == "inline":
-        return "no orchestrator is there", "weft orchestrator"
+    """Return which worker is not there that could run a job, and the command that starts one."""
     queue = job.settings["queue"]
     if job.handler.startswith(OWN):
         return f"no worker of the queue {queue} is there", f"weft worker --operators --queues {queue}"
