@@ -20,6 +20,8 @@ def cli(url: str, home: Path) -> Cli:
     ("arguments", "code", "words"),
     [
         (["taks"], 2, "there is no command weft taks. Did you mean 'tasks'?"),
+        (["enqueue"], 2, "there is no command weft enqueue. Did you mean `weft tasks enqueue`?"),
+        (["backfill"], 2, "Did you mean `weft schedules backfill` or `weft live backfill`?"),
         (["tasks", "lst"], 2, "there is no command weft tasks lst. Did you mean 'list'?"),
         (["tasks", "list", "--queu", "x"], 2, "No such option: --queu"),
         (["tasks", "show"], 2, "Missing argument 'ID'"),

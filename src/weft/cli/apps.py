@@ -67,6 +67,10 @@ HandlersOption = Annotated[
 ]
 
 
+# So many commands of one name are told; of a common name, such as list, none.
+_FEW = 3
+
+
 class Group(TyperGroup):
     """A group that prints its help when called without a command, and suggests one when it does not know it."""
 
@@ -85,11 +89,20 @@ class Group(TyperGroup):
         """Find the command that the first argument names."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
-            from weft.core.errors import CallerError, did_you_mean
+            from weft.core.errors import CallerError
 
-            advice = did_you_mean(name, self.list_commands(ctx)) or f" See `{ctx.command_path} --help`."
-            raise CallerError(f"there is no command {ctx.command_path} {name}.{advice}")
+            raise CallerError(f"there is no command {ctx.command_path} {name}.{self._advice(ctx, name)}")
         return super().resolve_command(ctx, args)
+
+    def _advice(self, ctx: Any, name: str) -> str:
+        """Return what might have been meant by a command that is not there."""
+        from weft.core.errors import did_you_mean
+
+        groups = ((group, self.get_command(ctx, group)) for group in self.list_commands(ctx))
+        inner = [f"`{ctx.command_path} {group} {name}`" for group, it in groups if name in getattr(it, "commands", ())]
+        if 0 < len(inner) <= _FEW:
+            return f" Did you mean {' or '.join(inner)}?"
+        return did_you_mean(name, self.list_commands(ctx)) or f" See `{ctx.command_path} --help`."
 
 
 class RootGroup(Group):
