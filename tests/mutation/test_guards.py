@@ -29,10 +29,10 @@ def _guard(name: str) -> Guard:
     return guard
 
 
-@pytest.mark.parametrize("guard", [*GUARDS, *(guard for guard, _ in REDUNDANT)], ids=lambda guard: guard.name)
-def test_each_guard_of_the_list_is_in_the_code(guard: Guard) -> None:
-    path, text = guard.removed_from(PACKAGE)
-    assert text != path.read_text(encoding="utf-8")
+def test_each_guard_of_the_list_is_in_the_code() -> None:
+    for guard in [*GUARDS, *(guard for guard, _ in REDUNDANT)]:
+        path, text = guard.removed_from(PACKAGE)
+        assert text != path.read_text(encoding="utf-8"), guard.name
 
 
 def test_no_guard_is_listed_twice() -> None:
