@@ -195,8 +195,7 @@ async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
         await client.datasets.create(NAME)
 
         async def order() -> dict[str, Any]:
-            await fill(client, [1], [2, 3])
-            await fill(client, [4], [5], breaking=True)
+            await fill(client, [1], [2, 3], [4], [5], breaking=2)
             return {"act": "collect", "retention": "1ms"}
 
         async def look(said: dict[str, Any], number: int) -> None:
@@ -218,8 +217,8 @@ async def gone(conn: Conn) -> set[str]:
     return {row["path"] for row in rows}
 
 
-async def fill(client: weft.Client, *writes: list[int], breaking: bool = False) -> None:
-    """Replace the dataset by rows with these ids, one write after the other; the first may begin a version."""
+async def fill(client: weft.Client, *writes: list[int], breaking: int | None = None) -> None:
+    """Replace the dataset by rows with these ids, one write after the other; one of them may begin a version."""
     registry = Registry()
 
     @registry.task(name="fill")
@@ -228,5 +227,5 @@ async def fill(client: weft.Client, *writes: list[int], breaking: bool = False) 
 
     async with weft.Worker(client=client, registry=registry):
         for place, ids in enumerate(writes):
-            said = {"ids": ids, "breaking": breaking and place == 0}
+            said = {"ids": ids, "breaking": place == breaking}
             await client.wait((await client.enqueue(fill, said)).id, timeout=60)

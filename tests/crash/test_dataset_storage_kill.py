@@ -110,8 +110,7 @@ async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
         async def order() -> dict[str, Any]:
             # What was left before is gone: else there would be more to do in each round.
             await collect(client)
-            await fill(client, [1], [2, 3])
-            await fill(client, [4], [5], breaking=True)
+            await fill(client, [1], [2, 3], [4], [5], breaking=2)
             return {"act": "collect", "retention": "1ms", "settings": kept.settings}
 
         async def look(said: dict[str, Any], number: int) -> None:
