@@ -24,7 +24,7 @@ ORGS = ("acme", "rival")
 _OF_ALL = {"health"}
 _LIVE = re.compile(
     r'"(at|now|cursor|measured_at|[a-z_]*seconds|[a-z_]*latency[a-z_]*)":[^,}]+|"name":"[a-z_]*(?:age|lag)[a-z_]*".*?"samples":\[.*?\]'
-    r"|^\w*(_age|_seconds|_lag)\w*({[^}]*})? .*$|^id: .*\n|^: still here\n\n",
+    r"|^\w*(_age|_seconds|_lag)\w*({[^}]*})? .*$|^: still here\n(id: .*\n)?\n|^id: .*\n",
     re.MULTILINE,
 )
 
