@@ -224,6 +224,12 @@ async def test_a_live_dag_is_planned_and_deployed_as_its_file(http: httpx.AsyncC
     done = await http.post("/api/v1/live/deploys?message=as%20a%20file", **file)
     assert (done.status_code, done.json()["version"]) == (201, 1)
     assert [each.message for each in await client.live.history("market")] == ["as a file"]
+    other = {**file, "content": dag.replace(b"1h", b"2h")}
+    for seen in ("one", "-1", "1.0", "9999999999", ""):
+        refused = (await http.post(f"/api/v1/live/deploys?seen={seen}", **other)).json()
+        assert (refused["code"], refused["field"]) == ("invalid_input", "seen"), refused
+    assert (await http.post("/api/v1/live/deploys?seen=0", **other)).json()["code"] == "deploy_conflict"
+    assert (await http.post("/api/v1/live/deploys?seen=1", **other)).json()["version"] == 2
 
 
 async def test_a_path_is_only_that_of_what_is_most_special(http: httpx.AsyncClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Coroutine
 from email.message import Message
 from typing import Any
@@ -41,8 +42,14 @@ jobs:
     outputs: [quotes]
 """,
 }
-# What may stand in the address beside a definition that is sent as it is.
-BESIDE = ("tag", "message")
+# What may stand in the address beside a definition that is sent as it is, and what each looks like there.
+BESIDE = {
+    "tag": {"type": "string", "minLength": 1},
+    "message": {"type": "string", "minLength": 1},
+    "seen": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+}
+# What is no such number is left as it is, and is refused as it would be in a body.
+_NUMBER = re.compile("[0-9]{1,10}")
 
 
 def read_json(body: bytes) -> Any:
@@ -113,7 +120,7 @@ class _DefinitionRead(_Read):
 
     async def json(self) -> Any:
         body = await self.body()
-        beside = {name: self.query_params[name] for name in BESIDE if name in self.query_params}
+        beside = {name: _beside(name, self.query_params[name]) for name in BESIDE if name in self.query_params}
         if self.scope["is_definition"]:
             try:
                 return {"definition": body.decode(), **beside}
@@ -121,6 +128,10 @@ class _DefinitionRead(_Read):
                 raise _malformed(f"is not UTF-8 at byte {error.start}") from error
         told = read_json(body)
         return beside | told if isinstance(told, dict) else told
+
+
+def _beside(name: str, value: str) -> str | int:
+    return int(value) if BESIDE[name]["type"] == "integer" and _NUMBER.fullmatch(value) else value
 
 
 class KnownRoute(APIRoute):

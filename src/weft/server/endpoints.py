@@ -103,8 +103,8 @@ def _extra(operation: Operation) -> dict[str, Any] | None:
         return None
     said = {each.name: each.said for each in operation.parameters}
     beside = [
-        {"name": name, "in": "query", "description": said[name], "schema": {"type": "string", "minLength": 1}}
-        for name in BESIDE
+        {"name": name, "in": "query", "description": said[name], "schema": schema}
+        for name, schema in BESIDE.items()
         if name in said
     ]
     return {"requestBody": {"content": {YAML: FILES[operation.call]}}, "parameters": beside}
