@@ -65,6 +65,8 @@ _ADVICE = {
     "server_full": "Ask again after `Retry-After`; add a server, or raise `WEFT_SERVER_STREAMS` or its `ulimit -n`.",
     "needs_database": "Do what the message says instead, or do it where `WEFT_DATABASE_URL` is set.",
     "worker_lost": "Nothing, if a worker says so: it registers anew. If it happens often, its machine was overloaded.",
+    "outcome_waits": "Nothing, if a worker says so: it tells it again. If it goes on, the server's log says what the "
+    "database needs.",
     "key_reused": "Take a new key for each request, and the same one only to send the same request again.",
     "key_busy": "Send the same request again with the same key; its answer comes when the first has ended.",
     "answer_gone": "Revoke what the first request made, and make another with a new key.",

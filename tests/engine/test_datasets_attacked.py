@@ -199,6 +199,8 @@ async def test_a_write_without_rows_into_a_table_has_columns_all_the_same(
     ]
 
 
+@pytest.mark.own_database
+@with_and_without_a_database
 async def test_an_outcome_that_the_database_cannot_take_holds_up_no_other(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], registry: Registry
 ) -> None:

@@ -104,6 +104,27 @@ async def test_one_request_completes_some_and_claims_others(hands: Hands, client
     assert [await client.wait(made[n].id) for n in range(1, 4)] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("verb", ["complete", "fail", "claim"])
+async def test_an_outcome_that_somebody_has_locked_waits_and_holds_up_no_other(
+    verb: str, hands: Hands, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    made = await client.enqueue_many([weft.NewTask("h", retry=0) for _ in range(3)])
+    ids = [each.id for each in made]
+    leases = [_lease(task) for task in await hands.claim(limit=3)]
+    states = "select state::text from weft.tasks where id = any ($1) order by id"
+    path, field = f"/v1/task/{verb}", "completed" if verb == "claim" else "tasks"
+    more = {"worker_id": hands.id, "limit": 0} if verb == "claim" else {}
+    ended = "dead" if verb == "fail" else "completed"
+    async with conn.transaction():
+        await conn.execute("select 1 from weft.task where id = $1 for update", ids[1])
+        for sent in (leases, [leases[1]]):
+            told = await hands.ask(path, 409, **more, **{field: sent})
+            assert (told["code"], told["about"]["task_id"]) == ("outcome_waits", str(ids[1]))
+            assert [row["state"] for row in await conn.fetch(states, ids)] == [ended, "running", ended]
+    await hands.ask(path, **more, **{field: leases})
+    assert [row["state"] for row in await conn.fetch(states, ids)] == [ended] * 3
+
+
 async def test_a_claim_waits_and_is_woken_by_what_is_enqueued(hands: Hands, client: weft.Client) -> None:
     waiting = asyncio.create_task(hands.claim(wait=20))
     await asyncio.sleep(0)

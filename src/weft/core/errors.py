@@ -41,6 +41,7 @@
     ├── WriteConflict               others have written into the same dataset: the task is tried again
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── ServerFull                  a server has as many streams open as it takes: ask another, or later
+    ├── OutcomeWaits                what became of a task cannot be written yet: tell it again
     ├── WorkerLost                  others have what the worker held: register anew
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
     ├── TaskFailed                  the awaited task ended without success: look at its error

@@ -131,6 +131,20 @@ class WorkerLost(WeftError):
         super().__init__(f"worker {worker_id} was given up for lost, or has left: end what it runs, and register anew")
 
 
+class OutcomeWaits(WeftError):
+    """What became of a task cannot be written yet: somebody has it locked, or the database needs attention."""
+
+    code = "outcome_waits"
+    http_status = 409
+
+    def __init__(self, task_id: int) -> None:
+        self.task_id = task_id
+        super().__init__(
+            f"what became of task {task_id} cannot be written yet: somebody has it locked, or the database needs "
+            "attention, and the server's log says how; what else you sent has landed, send each again by itself"
+        )
+
+
 class KeyReused(CallerError):
     """An idempotency key was sent before with another request."""
 

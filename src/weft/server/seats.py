@@ -15,7 +15,7 @@ import asyncpg
 from weft.core.errors import WeftError
 from weft.core.server_errors import WorkerLost
 from weft.data.collecting import DatasetCollector
-from weft.db.database import CONNECTION_ERRORS, lacks_partition
+from weft.db.database import CONNECTION_ERRORS
 from weft.live.collecting import DagCollector
 from weft.queue import remote_workers, work, workers
 from weft.queue.remote_workers import Registered
@@ -24,9 +24,9 @@ from weft.queue.steps import Fence
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.sdk.worker import sinks_of
+from weft.server import settling
 from weft.server.ears import ANEW, Ears
 from weft.server.shares import Shares
-from weft.worker import unsuccessful
 from weft.worker.marks import Marks
 from weft.worker.relay import Relay
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("weft.server")
 _NEWS = 1000
-_PATIENCE = "20ms"
 _SHORTEST, _LONGEST = 0.005, 0.25
 
 
@@ -155,7 +154,7 @@ class Seat:
                 if not completed:
                     raise
                 logger.info("outcomes of worker %s are settled apart: %s", self.id, problem)
-                claims, lost = [], await self._settle_apart(completed)
+                claims, lost = [], await settling.complete_apart(self._database, self.id, completed)
         if wanted:
             await self._after_claim(claims, wanted)
         return claims, lost
@@ -233,22 +232,6 @@ class Seat:
         async with self._turn:
             return await self._database.run(lambda conn: self._shares.may_go_on(conn, fence, queue_id))
 
-    async def _settle_apart(self, completed: Sequence[Completed]) -> list[int]:
-        """Complete one by one after a batch was refused: what PostgreSQL takes in no form has failed."""
-        lost: list[int] = []
-        for outcome in completed:
-            one = [outcome]
-            try:
-                _, gone = await self._database.run(
-                    lambda conn, one=one: work.finish_and_claim(conn, self.id, one, [], 0, patience=_PATIENCE)  # type: ignore[misc]
-                )
-                lost += gone
-            except unsuccessful.REFUSALS as refusal:
-                failed = [unsuccessful.refused(outcome, refusal)]
-                landed = await self.settle(failed)
-                lost += [] if landed else [outcome.id]
-        return lost
-
     @property
     def again_in(self) -> float:
         """After how many seconds a worker with room, which got less than it asked for, should look again."""
@@ -256,26 +239,10 @@ class Seat:
         return self._marks.look_back_in(self.relay.look_again_in(longest))
 
     async def settle(self, outcomes: Sequence[Postponed | Ended]) -> set[int]:
-        """Write outcomes that are no successes; return the tasks for which they landed, now or before."""
-        try:
-            landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
-        except unsuccessful.REFUSALS as refusal:
-            if lacks_partition(refusal):
-                raise
-            landed = await self._settle_each(outcomes, refusal)
-        if len(landed) < len(outcomes):
-            rest = [(outcome.id, outcome.attempt) for outcome in outcomes if outcome.id not in landed]
-            landed |= await self._database.read(lambda conn: remote_workers.settled_among(conn, self.id, rest))
+        """Write outcomes that are no successes; return the tasks for which they landed. Raises `OutcomeWaits`."""
+        landed = await settling.settle(self._database, self.id, outcomes)
         self.stage(outcome.delay for outcome in outcomes if isinstance(outcome, Postponed))
         return landed
-
-    async def _settle_each(self, outcomes: Sequence[Postponed | Ended], refusal: Exception) -> set[int]:
-        """Write outcomes one by one; an attempt of which PostgreSQL takes none is set aside, and holds up no other."""
-        if len(outcomes) > 1:
-            return set[int]().union(*[await self.settle([each]) for each in outcomes])
-        (one,) = outcomes
-        logger.error("no outcome of task %s can be written, so it is set aside: %s", one.id, refusal)
-        return await self._database.run(lambda conn: work.set_aside(conn, self.id, one.id, one.attempt))
 
     def stage(self, delays: Any) -> None:
         """See to it that what was postponed comes back when it is due."""

@@ -10,7 +10,7 @@ import asyncpg
 
 from weft.core.data_errors import WriteConflict
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, WeftError
-from weft.core.server_errors import TooLarge
+from weft.core.server_errors import OutcomeWaits, TooLarge
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker import unsuccessful
@@ -28,14 +28,15 @@ _PASSING = (*CONNECTION_ERRORS, TimeoutError, WeftError, asyncpg.PostgresError)
 _REFUSED_BY_SERVER = (InvalidInput, NotFound, TooLarge)
 _REFUSALS = (*unsuccessful.REFUSALS, *_REFUSED_BY_SERVER)
 # One of several waits for this, and the others need not.
-_WAITED_FOR = (asyncpg.LockNotAvailableError, BlobUnavailable)
+_WAITED_FOR = (asyncpg.LockNotAvailableError, BlobUnavailable, OutcomeWaits)
 
 
 def is_refusal(problem: BaseException) -> bool:
     """Whether a batch was refused for what is in it: then each outcome is settled apart."""
     if isinstance(problem, CONNECTION_ERRORS):
         return False
-    return isinstance(problem, (asyncpg.PostgresError, BlobUnavailable, WriteConflict, *_REFUSED_BY_SERVER))
+    of_one = (BlobUnavailable, OutcomeWaits, WriteConflict)
+    return isinstance(problem, (asyncpg.PostgresError, *of_one, *_REFUSED_BY_SERVER))
 
 
 class Recovery:
