@@ -9,7 +9,8 @@ import pytest
 
 import weft
 from weft.core import data_errors, errors, server_errors
-from weft.core.errors import CallerError, OperatorError, WeftError, did_you_mean
+from weft.core.errors import CallerError, OperatorError, WeftError
+from weft.core.suggestions import did_you_mean
 
 
 def _all_errors() -> list[type[WeftError]]:

@@ -96,7 +96,7 @@ class Group(TyperGroup):
 
     def _advice(self, ctx: Any, name: str) -> str:
         """Return what might have been meant by a command that is not there."""
-        from weft.core.errors import did_you_mean
+        from weft.core.suggestions import did_you_mean
 
         groups = ((group, self.get_command(ctx, group)) for group in self.list_commands(ctx))
         inner = [f"`{ctx.command_path} {group} {name}`" for group, it in groups if name in getattr(it, "commands", ())]

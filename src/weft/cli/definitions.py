@@ -23,7 +23,8 @@ def find_workflow(which: str) -> Workflow[..., Any] | None:
     if found is None or Path(which).exists():
         return None
     from weft.cli.worker_process import import_apps
-    from weft.core.errors import InvalidInput, did_you_mean
+    from weft.core.errors import InvalidInput
+    from weft.core.suggestions import did_you_mean
     from weft.sdk.authoring.workflow import Workflow
 
     module, name = found.groups()

@@ -150,7 +150,8 @@ def _rerun_many(
 
 def _filters(where: Sequence[str], workflow: str | None, since: str | None, limit: int | None) -> dict[str, Any]:
     """Read which jobs are meant; ``status`` is as good as ``state``."""
-    from weft.core.errors import InvalidInput, did_you_mean
+    from weft.core.errors import InvalidInput
+    from weft.core.suggestions import did_you_mean
 
     found: dict[str, Any] = {
         "workflow_id": workflow,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from weft.cli.inputs import read_duration, read_moment
 from weft.cli.progress import counted
-from weft.core.errors import CallerError, InvalidInput, UnknownQueue, did_you_mean
+from weft.core.errors import CallerError, InvalidInput, UnknownQueue
+from weft.core.suggestions import did_you_mean
 from weft.queue.model import NewTask
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
 from weft.core.job_states import JobState
 from weft.core.json import text_problem
 from weft.core.states import SPELLINGS, Sort, TaskState
+from weft.core.suggestions import did_you_mean
 
 MAX_PRIORITY = 32767
 MAX_NAME = 200

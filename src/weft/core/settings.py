@@ -12,8 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from weft.core.errors import InvalidSetting, did_you_mean
+from weft.core.errors import InvalidSetting
 from weft.core.postgres_variables import url_from_postgres_variables
+from weft.core.suggestions import did_you_mean
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = 20_000 * 86400.0

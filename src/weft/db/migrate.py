@@ -24,8 +24,8 @@ from weft.core.errors import (
     OperatorError,
     PermissionDenied,
     SchemaOutdated,
-    did_you_mean,
 )
+from weft.core.suggestions import did_you_mean
 from weft.db.database import CONNECTION_ERRORS
 from weft.db.revisions import DIGEST, DIGESTED, SCHEMA, VERSION_TABLE, all_revisions, digest
 from weft.db.statements import Statements

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from jinja2 import Environment, nodes
 from jinja2.exceptions import TemplateSyntaxError
 
-from weft.core.errors import did_you_mean
 from weft.core.json import text_problem
+from weft.core.suggestions import did_you_mean
 from weft.flow.budget import Budget, ExpressionError
 from weft.flow.expressions import MAX_FIELDS, MAX_TEXT, Evaluate, Reference, Values, named
 from weft.flow.filters import LENIENT, find_filter, find_test

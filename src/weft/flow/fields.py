@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from weft.core.errors import did_you_mean
+from weft.core.suggestions import did_you_mean
 from weft.flow.names import DATASET, HANDLER, QUEUE
 from weft.flow.problems import Path, Problem, unknown
 from weft.flow.values import kind_of, shown

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
-from weft.core.errors import did_you_mean
+from weft.core.suggestions import did_you_mean
 from weft.flow.budget import Budget, ExpressionError
 from weft.flow.values import (
     Json,

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import closest
 from weft.core.json import RESERVED_KEYS, depth_of
+from weft.core.suggestions import closest
 from weft.flow.budget import ExpressionError
 from weft.flow.conditions import is_whole, read_condition
 from weft.flow.document import MAX_DEPTH

@@ -10,8 +10,9 @@ import jsonpatch
 import jsonpointer
 import orjson
 
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
 from weft.core.json import Json, decode, encode, size_of
+from weft.core.suggestions import did_you_mean
 from weft.flow.identity import canonical_json
 from weft.flow.problems import Path, dotted, path_in
 

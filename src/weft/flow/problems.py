@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import orjson
 
 from weft.core.error_lines import hint_in
-from weft.core.errors import did_you_mean
+from weft.core.suggestions import did_you_mean
 
 Path = tuple[str | int, ...]
 

@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from weft.core.checks import check_span, check_text
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
+from weft.core.suggestions import did_you_mean
 
 _ALIASES = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
+from weft.core.suggestions import did_you_mean
 from weft.jobs.layout import OPEN
 from weft.jobs.plan import Plan, Step
 from weft.jobs.rendering import END

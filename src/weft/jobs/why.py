@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from weft.core.errors import NotFound, did_you_mean
+from weft.core.errors import NotFound
 from weft.core.states import TaskState
+from weft.core.suggestions import did_you_mean
 from weft.jobs.events import SQL
 from weft.queue.why import Cause, Why, why
 

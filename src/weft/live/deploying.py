@@ -12,8 +12,9 @@ import orjson
 from weft.catalog import dataset_versions, datasets
 from weft.catalog.datasets import Producer, Sees
 from weft.core.data_errors import DeployConflict
-from weft.core.errors import InvalidInput, UnknownQueue, did_you_mean
+from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.ids import CONTROL_QUEUE
+from weft.core.suggestions import did_you_mean
 from weft.db.statements import Statements
 from weft.flow.live.identity import JobMeaning, config_hashes
 from weft.flow.live.model import LINE

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from weft.core.checks import MAX_ID, check_after, check_name, check_number, check_word
-from weft.core.errors import InvalidInput, NotFound, did_you_mean
+from weft.core.errors import InvalidInput, NotFound
+from weft.core.suggestions import did_you_mean
 from weft.db.statements import Statements
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.core.errors import did_you_mean
 from weft.core.states import HELD, TaskState
+from weft.core.suggestions import did_you_mean
 from weft.db.statements import Statements
 from weft.queue import look
 

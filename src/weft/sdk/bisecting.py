@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
 from weft.core.job_states import JobState
 from weft.core.json import Json, plain
+from weft.core.suggestions import did_you_mean
 from weft.flow.diff import Diff, diff
 from weft.history import artifacts
 from weft.history.model import Artifact

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from weft.core.checks import check_id, check_moment, check_number, check_text
-from weft.core.errors import InvalidInput, NotFound, did_you_mean
+from weft.core.errors import InvalidInput, NotFound
 from weft.core.moments import moment_in
+from weft.core.suggestions import did_you_mean
 from weft.flow.names import PATH
 from weft.history import artifacts, tags
 from weft.history.changes import Changes

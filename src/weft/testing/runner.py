@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from weft.core.errors import InvalidInput, StateConflict, WaitTimeout, did_you_mean
+from weft.core.errors import InvalidInput, StateConflict, WaitTimeout
+from weft.core.suggestions import did_you_mean
 from weft.jobs.model import Job, JobNode
 from weft.queue.services import JobTimer, Rescuer, Stager
 from weft.sdk.client import Client

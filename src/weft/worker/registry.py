@@ -11,8 +11,9 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from weft.core.checks import check_handler, check_queue, check_span
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
 from weft.core.ids import CONTROL_QUEUE
+from weft.core.suggestions import did_you_mean
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
 from weft.worker.caching import Caching, caching_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from weft.core.errors import did_you_mean
 from weft.core.json import depth_of
+from weft.core.suggestions import did_you_mean
 from weft.flow.document import MAX_DEPTH
 from weft.flow.fields import read_part
 from weft.flow.live.model import SOURCES, AnySource, DagDefinition, JobDefaults, JobSpec

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from weft.core.checks import check_span
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
+from weft.core.suggestions import did_you_mean
 from weft.queue.retry import Retry
 from weft.sdk.authoring.places import cannot_compile
 from weft.sdk.authoring.symbols import template

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.errors import InvalidInput
+from weft.core.suggestions import did_you_mean
 from weft.worker.datasets import DatasetFiles
 
 if TYPE_CHECKING:
