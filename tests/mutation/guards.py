@@ -76,6 +76,7 @@ FILES = {
     "keeping": "catalog/sql/keeping.sql",
     "traces": "db/migrations/sql/0006_traces.sql",
     "explain": "catalog/sql/explain.sql",
+    "tables": "db/migrations/sql/0006_tables.sql",
     "writing": "catalog/dataset_writing.py",
     "writer": "worker/datasets.py",
     "settling": "data/columns.py",
