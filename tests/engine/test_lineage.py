@@ -93,6 +93,20 @@ async def test_columns_are_made_of_what_is_said_of_them(client: weft.Client, reg
     assert await conn.fetchval("select count(*) from weft.column_edge") == 4
 
 
+async def test_a_dataset_says_since_when_it_is_made_of_another_and_a_column_when_it_was_last(
+    client: weft.Client, registry: Registry
+) -> None:
+    await run(client, registry, ORDERS, PEOPLE, DAILY)
+
+    async def at(name: str) -> list[Any]:
+        return [edge.at for edge in (await client.datasets.lineage(name)).edges]
+
+    datasets, columns = await at("daily"), await at("daily.total")
+    await run(client, registry, DAILY)
+    assert await at("daily") == datasets
+    assert all(now > before for now, before in zip(await at("daily.total"), columns, strict=True))
+
+
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [

@@ -363,3 +363,31 @@ async def test_an_output_that_was_had_in_vain_is_dropped_by_its_own_org_while_it
     assert await conn.fetch(SQL.drop, asking, entry, other) == []
     assert [row[0] for row in await conn.fetch(SQL.drop, asking, entry, maker)] == [maker]
     assert await kept(conn) == [other]
+
+
+@pytest.mark.parametrize(("handler", "node"), [("lote", "b"), ("note", "a")])
+async def test_an_earlier_task_is_told_of_when_it_is_of_the_same_handler_and_node(
+    conn: Conn, handler: str, node: str
+) -> None:
+    async def completed(handler: str, node: str) -> int:
+        number = await ended(conn)
+        await conn.execute(
+            """insert into weft.task_reuse (task_id, org_id, attempt, handler, node, key, args, cause)
+               values ($1, 1, 1, $2, $3, $4, $4, 'nothing')""", number, handler, node, b"a" * 32,
+        )  # fmt: skip
+        return number
+
+    async def found() -> tuple[str, int | None]:
+        number = await task(conn, await conn.fetchval("select weft.next_id()"))
+        await conn.execute("update weft.task set node = 'b' where id = $1", number)
+        await conn.execute("select weft.find_output($1, 1, $2, $2, null, true)", number, KEY)
+        row = await conn.fetchrow("select cause, other_id from weft.task_reuse where task_id = $1", number)
+        await conn.execute("delete from weft.task_reuse where task_id = $1", number)
+        assert row is not None
+        return row["cause"], row["other_id"]
+
+    own = await completed("note", "b")
+    assert await found() == ("params", own)
+    await conn.execute("delete from weft.task_reuse")
+    await completed(handler, node)
+    assert await found() == ("nothing", None)

@@ -18,7 +18,7 @@ select j.id from weft.live_job j where j.state <> 'stopped' and (
     or exists (
       select 1 from weft.live_source s where s.live_job_id = j.id and s.kind in ('continuous', 'files')
         and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.lane = '' and u.kind = 'slice'))
-    or j.state in ('pending', 'running') and j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at)
+    or j.state = 'running' and j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at)
       and j.activation = 'reactive'
       and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'running')))
 order by random() limit $1;
@@ -32,8 +32,12 @@ select coalesce(sum(t.begun), 0)::int as begun, coalesce(array_agg(j.id) filter 
 from unnest($1::bigint[]) as j (id) cross join lateral weft.turn_live_job(j.id, $2, $3) t;
 
 -- name: next_at
--- When the next unit may begin that rests, or the next job is idle.
+-- When the next unit may begin that rests, or the next job is idle; one that works or is paused will not be, however long ago its
+-- time has come.
 select least(
   (select min(u.run_at) from weft.live_unit u where u.state = 'ready' and u.run_at > weft.now()),
-  (select min(coalesce(j.last_active_at, j.created_at) + j.idle_after) from weft.live_job j where j.state = 'running' and j.activation = 'reactive')
+  (select min(coalesce(j.last_active_at, j.created_at) + j.idle_after) from weft.live_job j
+   where j.state = 'running' and j.activation = 'reactive' and j.paused_at is null
+     and exists (select 1 from weft.live_dag d where d.id = j.dag_id and d.paused_at is null)
+     and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'running'))
 ) - weft.now();
