@@ -167,6 +167,8 @@ async def test_a_state_is_made_of_all_writes_whose_rows_are_in_it(client: weft.C
     # The second day was written anew by the fourth write.
     assert names(found) == [("orders@1.1", -1), ("orders@1.3", -1), ("orders@1.4", -1), ("copies@1.4", 0)]
     assert [edge.partitions for edge in found.edges] == [("1",), ("3",), ("2",)]
+    then = await client.datasets.lineage("copies@1.3", direction="up", depth=1)
+    assert names(then) == [("orders@1.1", -1), ("orders@1.2", -1), ("orders@1.3", -1), ("copies@1.3", 0)]
     older = await client.datasets.lineage("copies@1.2", direction="up", depth=1)
     assert names(older) == [("orders@1.1", -1), ("orders@1.2", -1), ("copies@1.2", 0)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import asyncpg
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pytest
 
 import weft
 from engine.test_lineage import DAILY, ORDERS, PEOPLE, REPORT, names, registry, run
+from engine.test_turn_guards import ended
 from live_scene import make_output
 from weft.catalog import openlineage
 from weft.sdk.session import seeing
@@ -26,17 +27,25 @@ async def test_what_is_made_of_other_things_that_may_not_be_seen_is_no_concern_o
 ) -> None:
     secrets = ("write", {"name": "secrets", "rows": [{"price": 1, "total": 1}]})
     hidden = ("derive", {"name": "hidden", "inputs": ["secrets", "orders"], "columns": {"total": ["secrets.price"]}})
+    mixed = [("derive", {"name": "mixed", "inputs": [name]}) for name in ("secrets", "orders")]
     lost = ("derive", {"name": "lost", "inputs": ["secrets", "hidden"], "columns": {"day": ["hidden.total"]}})
-    await run(client, registry, ORDERS, PEOPLE, secrets, DAILY, REPORT, AGAIN, hidden, lost)
+    await run(client, registry, ORDERS, PEOPLE, secrets, DAILY, REPORT, AGAIN, hidden, lost, *mixed)
     await client.roles.create("finance")
-    for name in ("people", "daily", "report", "orders"):
-        await client.datasets.grant(name, ["finance"])
+    await client.roles.create("sales")
+    for name in ("people", "daily", "report", "orders", "mixed"):
+        await client.datasets.grant(name, ["finance", *(["sales"] if name != "people" else [])])
     await client.datasets.delete("lost")
     for root in ("daily", "daily.total", "daily@1.1"):
         for roles in (None, frozenset({"finance"})):
             with seeing(roles):
                 places = (await client.datasets.lineage(root, direction="up")).places
             assert not any(place.made_of_unseen or place.used_by_unseen for place in places)
+    with seeing(frozenset({"sales"})):
+        places = (await client.datasets.lineage("daily.total", direction="up")).places
+    assert not any(place.made_of_unseen for place in places), "another column is made of people"
+    with seeing(frozenset({"finance"})):
+        places = (await client.datasets.lineage("mixed@1.2", direction="up")).places
+    assert not any(place.made_of_unseen for place in places), "another write was made of secrets"
     for root in ("daily", "orders.price", "orders@1.1"):
         with seeing(frozenset({"finance"})):
             places = (await client.datasets.lineage(root, direction="down")).places
@@ -217,6 +226,8 @@ async def test_before_the_first_write_comes_the_last_version_that_was_written_an
 
 async def test_who_follows_lineage_is_told_of_the_write_itself(client: weft.Client, conn: Conn) -> None:
     await client.orgs.create("acme")
+    # It has made nothing of all this.
+    await conn.execute("update weft.task_done set claimed_at = 'epoch' where id = $1", await ended(conn))
     made: dict[str, tuple[int, int]] = {}
     for place, name in enumerate(("orders", "others", "rates")):
         made[name] = await make_output(conn, name, "@task", name, place)
@@ -225,8 +236,9 @@ async def test_who_follows_lineage_is_told_of_the_write_itself(client: weft.Clie
             await conn.execute(
                 """insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id,
                      input_write) select $1, $2, 1, 1, d.id, d.current_id, $2 from weft.dataset d where d.name = $3""",
-                made[name][1], number, "orders" if number == 1 else "others",
+                made[name][1], number, "rates" if name == "rates" else "orders" if number == 1 else "others",
             )  # fmt: skip
+    await _write(conn, await _version(conn, made["others"][0], 2), 1, rows=99)
     await conn.execute(
         """insert into weft.column_edge (org_id, output_id, output_column, input_id, input_column, last_at)
            select 1, o.id, 'total', i.id, i.name || '.x', weft.now() from weft.dataset o cross join weft.dataset i"""
@@ -236,7 +248,8 @@ async def test_who_follows_lineage_is_told_of_the_write_itself(client: weft.Clie
 
     async def told(name: str, write: int) -> tuple[str, int, list[str], list[str]]:
         said = {"dataset": name, "version": 1, "write": write}
-        done: dict[str, Any] = (await openlineage.events_of(conn, "default", said, "weft"))[1]
+        begun, done = await openlineage.events_of(conn, "default", said, "weft")
+        assert begun["eventTime"] == done["eventTime"], "nobody knows when it has begun"
         [output] = done["outputs"]
         facets = output["facets"].get("columnLineage", {"fields": {}})["fields"]
         origins = [each["name"] for fields in facets.values() for each in fields["inputFields"]]

@@ -228,17 +228,3 @@ async def test_nothing_is_shown_of_what_is_kept_in_files(conn: Conn) -> None:
     dataset, _ = await make_output(conn, "files", "@task", "files")
     await show(conn, dataset, "id")
     assert await names(conn, "v") == []
-
-
-async def test_nobody_touches_the_tables_who_was_not_let_in(conn: Conn) -> None:
-    await conn.execute("drop role if exists stranger; create role stranger")
-    try:
-        may = await conn.fetch(
-            """select p.proname, has_function_privilege('stranger', p.oid, 'execute') as may from pg_proc p
-               where p.pronamespace = 'weft'::regnamespace and p.proname = any ($1)""",
-            "data_table prepare_table add_rows rows_of drop_rows drop_table show_table".split(),
-        )
-    finally:
-        await conn.execute("drop role stranger")
-    assert len(may) == 7
-    assert not any(row["may"] for row in may)

@@ -190,7 +190,7 @@ async def test_who_inserts_while_the_source_is_removed_and_the_trigger_is_not_wa
 async def test_what_cannot_be_followed_is_refused(source: dict[str, Any], problem: str, conn: Conn) -> None:
     await conn.execute("create view public.seen as select 1 as one")
     await conn.execute("insert into weft.org (id, name, slug) values (7, 'Other', 'other')")
-    org_id = source.pop("org_id", 1)
+    org_id = source.get("org_id", 1)
     dag = await conn.fetchval(
         "insert into weft.live_dag (org_id, name, actor) values ($1, 'd', 'x') returning id", org_id
     )

@@ -104,6 +104,20 @@ async def test_no_name_of_the_callers_is_looked_up_with_the_owners_rights(
     assert await conn.fetchval("select count(*) from weft.task") == 1
 
 
+async def test_whatever_acts_with_the_owners_rights_looks_for_names_where_only_the_owner_puts_them(
+    conn: type_Connection,
+) -> None:
+    known = await conn.fetch(
+        """select p.proname as name, p.proconfig as config from pg_proc p
+           where p.pronamespace = 'weft'::regnamespace and p.prosecdef"""
+    )
+    paths = {
+        row["name"]: [each.partition("=")[2] for each in row["config"] or () if each.startswith("search_path=")]
+        for row in known
+    }
+    assert {name: path for name, path in paths.items() if path != ["pg_catalog, pg_temp"]} == {}
+
+
 async def test_a_client_joins_the_transaction_of_such_a_role(
     conn: type_Connection, theirs: type_Connection, settings: Settings
 ) -> None:
