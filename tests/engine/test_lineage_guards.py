@@ -246,8 +246,8 @@ async def test_who_follows_lineage_is_told_of_the_write_itself(client: weft.Clie
     total = '{"columns": [{"name": "total", "type": "int64", "nullable": true}]}'
     await conn.execute("update weft.dataset_version set columns = $1", total)
 
-    async def told(name: str, write: int) -> tuple[str, int, list[str], list[str]]:
-        said = {"dataset": name, "version": 1, "write": write}
+    async def told(name: str, write: int, version: int = 1) -> tuple[str, int, list[str], list[str]]:
+        said = {"dataset": name, "version": version, "write": write}
         begun, done = await openlineage.events_of(conn, "default", said, "weft")
         assert begun["eventTime"] == done["eventTime"], "nobody knows when it has begun"
         [output] = done["outputs"]
@@ -260,6 +260,7 @@ async def test_who_follows_lineage_is_told_of_the_write_itself(client: weft.Clie
     assert await told("orders", 1) == ("orders", 11, ["orders"], ["orders"])
     assert await told("others", 1) == ("others", 21, ["orders"], ["orders"])
     assert await told("others", 2) == ("others", 22, ["others"], ["others"])
+    assert await told("others", 1, version=2) == ("others", 99, [], [])
     with pytest.raises(weft.InvalidInput, match=r"there is no write orders@1\.1"):
         await openlineage.events_of(conn, "acme", {"dataset": "orders", "version": 1, "write": 1}, "weft")
     for name, is_told in (("dataset.written", True), ("order.created", False)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -11,6 +12,7 @@ import pytest
 import weft
 from engine.test_turn_guards import ended, task
 from live_scene import make_output
+from weft.queue import cache, upkeep
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 KEY = b"k" * 32
@@ -391,3 +393,25 @@ async def test_an_earlier_task_is_told_of_when_it_is_of_the_same_handler_and_nod
     await conn.execute("delete from weft.task_reuse")
     await completed(handler, node)
     assert await found() == ("nothing", None)
+
+
+async def test_only_what_is_long_past_is_forgotten_of_tasks_that_are_gone(conn: Conn) -> None:
+    """Of what was found for them in the cache, and of what they have read."""
+    month, made = timedelta(days=30), await dataset(conn, a=1)
+    long_ago = await conn.fetchval("select weft.first_id_at(weft.now() - interval '1 year')")
+    gone, young = long_ago, await conn.fetchval("select weft.next_id()")
+    there = await task(conn, long_ago + 1)
+    for number in (gone, there, young):
+        await read(conn, number, made, 1)
+        await read(conn, number, made, 1, 2)
+        await conn.execute("update weft.task_input set place = attempt where task_id = $1", number)
+        await conn.execute(
+            """insert into weft.task_reuse (task_id, org_id, attempt, handler, node, key, args, cause)
+               values ($1, 1, 1, 'note', '', $2, $2, 'nothing')""", number, KEY,
+        )  # fmt: skip
+    assert await upkeep.prune_inputs(conn, month) == 2
+    left = await conn.fetch("select distinct task_id from weft.task_input order by 1")
+    assert [row["task_id"] for row in left] == [there, young]
+    await cache.prune(conn, month)
+    left = await conn.fetch("select task_id from weft.task_reuse order by 1")
+    assert [row["task_id"] for row in left] == [there, young]
