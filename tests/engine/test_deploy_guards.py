@@ -14,6 +14,7 @@ from engine.test_settling_guards import waits_or_is_done
 from engine.test_swap_guards import bazaar, dag_id
 from engine.test_turn_guards import job_of, task, unit
 from live_scene import make_dag, make_output
+from weft.live.deploying import SQL as DEPLOYING
 from weft.live.looking import SQL as LOOKING
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -43,6 +44,11 @@ async def test_a_dataset_that_somebody_claims_meanwhile_is_not_written_by_the_da
     with pytest.raises(weft.InvalidInput, match="written by"):
         await deploys
     assert await conn.fetchval("select count(*) from weft.live_job") == 0
+    # And from when it is known that nobody writes it, nobody claims it.
+    async with conn.transaction():
+        await conn.fetch(DEPLOYING.lock_datasets, 1, ["ticks"])
+        claims = "select 1 from weft.dataset where name = 'ticks' for no key update skip locked"
+        assert await client.database.run(lambda other: other.fetch(claims)) == []
 
 
 async def test_nobody_goes_back_to_what_is_deleted_meanwhile(client: weft.Client, conn: Conn) -> None:
@@ -210,6 +216,75 @@ async def test_units_states_and_versions_are_those_that_are_asked_for(client: we
     assert [row["id"] for row in rows] == [units[1].id]
     rows = await conn.fetch(LOOKING.states, 1, jobs["ticks"], "a", 9)
     assert [(row["key"], row["state"]) for row in rows] == [("b", '"ticks"')]
+    assert await client.live.units("bazaar", "ticks") == []
     assert [each.number for each in await client.live.history("market")] == [2, 1]
     rows = await conn.fetch(LOOKING.versions, 1, await dag_id(conn), 2, 9)
     assert [row["number"] for row in rows] == [1]
+
+
+async def test_jobs_are_told_by_the_versions_that_they_are_of(client: weft.Client, conn: Conn) -> None:
+    for deploy in (market(), market(3), bazaar()):
+        await client.live.deploy(deploy)
+
+    async def told() -> list[tuple[str, bool, bool]]:
+        rows = await conn.fetch(LOOKING.jobs, 1, "market", "", 0, None, 9)
+        return [(row["name"], row["is_live"], row["is_building"]) for row in rows]
+
+    old_and_new = [(name, *which) for name in ("again", "scaled") for which in ((True, False), (False, True))]
+    assert await told() == [*old_and_new, ("ticks", True, True)]
+    found = [(await conn.fetchrow(LOOKING.job, 1, "market", "scaled", number))["id"] for number in (1, 2, None)]  # type: ignore[index]
+    assert found[0] == found[2] < found[1]
+    names = [row["name"] for row in await conn.fetch(LOOKING.job_names, 1, "bazaar")]
+    assert names == ["again", "scaled", "ticks"]
+    await client.live.deploy(reading("ticks"))
+    assert [row["name"] for row in await conn.fetch(LOOKING.job_names, 1, "reports")] == ["sum"]
+    # What was left behind is shown until it has stopped; what is in effect, whatever its state.
+    await conn.execute("select weft.swap_dag(id, building_id) from weft.live_dag where building_id is not null")
+    await conn.execute("update weft.live_job set state = 'stopped'")
+    assert await told() == [("again", True, False), ("scaled", True, False), ("ticks", True, False)]
+
+
+async def test_what_comes_to_a_job_is_hidden_by_what_that_job_reads_and_writes(conn: Conn) -> None:
+    made = [await make_output(conn, name, "feed", name) for name in ("rates", "ticks")]
+    for (dataset, _), role in zip(made, ("staff", "sales"), strict=True):
+        await conn.execute("update weft.dataset set read_roles = array[$2] where id = $1", dataset, role)
+    jobs = [
+        await job_of(conn, "reads rates", inputs=[made[0]]), await job_of(conn, "reads ticks", inputs=[made[1]]),
+        await job_of(conn, "writes rates", outputs=[made[0]]), await job_of(conn, "writes ticks", outputs=[made[1]]),
+    ]  # fmt: skip
+    for role, hidden in (("staff", [False, True] * 2), ("sales", [True, False] * 2)):
+        assert [await conn.fetchval(LOOKING.hides, job, [role]) for job in jobs] == hidden
+
+
+async def test_what_is_measured_is_what_could_begin_and_what_is_held(conn: Conn) -> None:
+    ago = await conn.fetchval("select weft.now() - interval '1 hour'")
+    soon = await conn.fetchval("select weft.now() + interval '1 hour'")
+    dag, paused = await make_dag(conn), await make_dag(conn, "paused")
+    await conn.execute("update weft.live_dag set paused_at = weft.now() where id = $1", paused)
+    job, other = await job_of(conn, "one", dag, state="running"), await job_of(conn, "two", dag, state="idle")
+    await unit(conn, job, "a", "held", since=ago)
+    await unit(conn, job, "b", "ready", since=ago, run_at=soon)
+    await unit(conn, other, "a", "waiting", since=ago)
+    for name, which in (("of a paused DAG", {"dag": paused}), ("paused", {"dag": dag, "paused_at": ago})):
+        held_up = await job_of(conn, name, state="pending", **which)
+        for state in ("ready", "new"):
+            await unit(conn, held_up, state, state, since=ago)
+    await unit(conn, await job_of(conn, "gone", dag, state="stopped"), "a", "held")
+    row = await conn.fetchrow(LOOKING.measure, 1)
+    assert row is not None
+    assert {**row} == {"pending": 2, "running": 1, "idle": 1, "draining": 0, "held": 1, "lag": 0.0}
+    for state in ("new", "ready"):
+        waits = await unit(conn, other, state, state, since=ago)
+        assert 3500 < (await conn.fetchrow(LOOKING.measure, 1))["lag"] < 3700  # type: ignore[index]
+        await conn.execute("delete from weft.live_unit where id = $1", waits)
+
+
+@pytest.mark.parametrize("state", ["stopped", "lost"])
+async def test_who_has_gone_knows_no_handler(conn: Conn, state: str) -> None:
+    await conn.execute(
+        """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
+           values (1, weft.now() + interval '1 hour', 1, 1, 'here', '0', '{1}', '{note}')"""
+    )
+    assert len(await conn.fetch(DEPLOYING.known_handlers, 1, [1], ["note"], "weft.")) == 1
+    await conn.execute("update weft.worker set state = $1::text::weft.worker_state", state)
+    assert await conn.fetch(DEPLOYING.known_handlers, 1, [1], ["note"], "weft.") == []
