@@ -217,6 +217,7 @@ async def test_units_states_and_versions_are_those_that_are_asked_for(client: we
     rows = await conn.fetch(LOOKING.states, 1, jobs["ticks"], "a", 9)
     assert [(row["key"], row["state"]) for row in rows] == [("b", '"ticks"')]
     assert await client.live.units("bazaar", "ticks") == []
+    assert [row["name"] for row in await conn.fetch(LOOKING.list, 1, "bazaar", None, 9)] == ["market"]
     assert [each.number for each in await client.live.history("market")] == [2, 1]
     rows = await conn.fetch(LOOKING.versions, 1, await dag_id(conn), 2, 9)
     assert [row["number"] for row in rows] == [1]

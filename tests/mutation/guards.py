@@ -81,6 +81,9 @@ FILES = {
     "writer": "worker/datasets.py",
     "settling": "data/columns.py",
     "live_stage": "live/staging.py",
+    "hooks": "live/hooks.py",
+    "outside": "catalog/dataset_registering.py",
+    "writes": "catalog/openlineage.py",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -492,7 +495,7 @@ GUARDS: list[Guard] = [
     *_of("router.due", "test_routing_guards::test_a_job_has_a_turn_when_it_has_done_nothing_for_long_and_runs_nothing", ("j.state = 'running' and j.idle_after", "j.state in ('pending', 'running') and j.idle_after"), ("u.live_job_id = j.id and", "", 6), ("j.state = 'running' and j.idle_after", "j.idle_after"), ("and u.state = 'running'", "", 2), "and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'running')", "and j.activation = 'reactive'"),
     *_of("router.due", "test_routing_guards::test_a_job_has_a_turn_when_something_is_written_that_it_reads", "not i.is_internal and", "v.id is not null and"),
     *_of("router.due", "test_routing_guards::test_a_source_looks_again_whatever_else_of_it_is_in_the_same_lane", "and u.kind = 'slice'"),
-    *_of("router.due", "test_turn_guards::test_jobs_have_a_turn_that_have_something_to_do", ("u.live_job_id = j.id and", "", 1), ("u.live_job_id = j.id and", "", 3), ("u.live_job_id = j.id and", "", 5), "d.id = j.dag_id and", ("and u.state = 'running'", "", 1), "i.live_job_id = j.id and", "not i.is_internal and d.current_id is distinct from i.version_id or", "u.live_job_id = j.id and", "i.routed_write is null or", ("u.live_job_id = j.id and", "", 2), "and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.lane = '' and u.kind = 'slice')", ("u.live_job_id = j.id and", "", 4), "and u.state = 'running'", "j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at) and", "s.live_job_id = j.id and"),
+    *_of("router.due", "test_turn_guards::test_jobs_have_a_turn_that_have_something_to_do", ("u.live_job_id = j.id and", "", 1), ("u.live_job_id = j.id and", "", 3), ("u.live_job_id = j.id and", "", 5), "d.id = j.dag_id and", ("and u.state = 'running'", "", 1), "i.live_job_id = j.id and", "not i.is_internal and d.current_id is distinct from i.version_id or", "u.live_job_id = j.id and", "i.routed_write is null or", ("u.live_job_id = j.id and", "", 2), "and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.lane = '' and u.kind = 'slice')", ("u.live_job_id = j.id and", "", 4), "and u.state = 'running'", "s.live_job_id = j.id and"),
     *_of("router.next_at", "test_routing_guards::test_nobody_looks_again_before_something_may_begin_or_a_job_is_idle", "u.state = 'ready' and", "and u.run_at > weft.now()"),
     *_of("router.next_at", "test_routing_guards::test_nobody_looks_for_a_job_to_be_idle_that_will_not_be", "j.state = 'running' and", "and j.activation = 'reactive'", "and j.paused_at is null", "and exists (select 1 from weft.live_dag d where d.id = j.dag_id and d.paused_at is null)", "and d.paused_at is null", "and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'running')", "d.id = j.dag_id and", "u.live_job_id = j.id and", "and u.state = 'running'"),
     *_of("swapping.advance_backfill", "test_settling_guards::test_a_backfill_sees_that_its_job_drains_when_that_is_said_meanwhile", ("where j.id = b.live_job_id for no key update", "where j.id = b.live_job_id")),
@@ -505,6 +508,51 @@ GUARDS: list[Guard] = [
     *_of("swapping.settle_dag", "test_swap_guards::test_a_source_that_listens_again_is_told_what_was_sent_to_it_in_its_own_org", ("and e.name = s.event and", "and"), ("deaf_since = case when each.is_listening then weft.now() end", "deaf_since = s.deaf_since")),
     *_of("swapping.settle_dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("is_listening = not each.is_listening, deaf_since = case when each.is_listening then weft.now() end where s.live_job_id = each.live_job_id", "is_listening = not each.is_listening, deaf_since = case when each.is_listening then weft.now() end")),
     *_of("swapping.unit_of_partition", "test_settling_guards::test_a_partition_is_computed_anew_of_the_jobs_own_input_and_takes_no_other_unit_over", ("u.live_job_id = l.id and u.dedupe", "u.dedupe"), ("i.live_job_id = l.id and i.place", "i.place"), "and u.state in ('new', 'waiting', 'ready')", "and u.dedupe_key = w.dedupe_key"),
+    *_of("router.due", "test_routing_guards::test_a_job_has_a_turn_when_it_has_done_nothing_for_long_and_runs_nothing", "j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at) and"),
+    *_of("openlineage.columns", "test_lineage_guards::test_who_follows_lineage_is_told_of_the_write_itself", ("and e.input_id = any ($3)", "and $3::bigint[] is not null")),
+    # What a deploy takes and tells of, and what is shown of live DAGs.
+    *_of("deploying.abandon", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and v.id = $2", "and $2::bigint is not null")),
+    *_of("deploying.begin_building", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and d.id = $2", "and $2::bigint is not null")),
+    *_of("deploying.claim_dataset", "test_deploy_guards::test_a_deploy_claims_the_datasets_that_it_writes_and_no_other", "and d.id = $2"),
+    *_of("deploying.dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and d.name = $2", "and $2::text is not null")),
+    *_of("deploying.deleted_datasets", "test_deploy_guards::test_nobody_goes_back_to_what_is_deleted_meanwhile", "for no key update"),
+    *_of("deploying.highest_nonces", "test_deploy_guards::test_how_often_a_job_began_anew_is_counted_in_its_own_dag", "and j.dag_id = $2"),
+    *_of("deploying.is_workflow", "test_deploy_guards::test_a_name_that_a_workflow_has_is_none_for_a_dag", "or t.name = $2 || '/live'"),
+    *_of("deploying.is_workflow", "test_deploy_guards::test_a_name_that_a_workflow_has_is_none_for_a_dag", "t.workflow_id = $2 or"),
+    *_of("deploying.jobs_of_version", "test_deploy_guards::test_a_plan_tells_of_those_who_read_what_it_changes", "and m.dag_version_id = $2"),
+    *_of("deploying.keep_version", "test_deploy_guards::test_a_job_that_comes_back_writes_the_versions_that_it_has_left", "and v.dataset_id = $2"),
+    *_of("deploying.keep_version", "test_swap_guards::test_readers_see_the_datasets_of_the_version_that_comes_into_effect_and_each_version_says_what_became_of_it", ("and v.config_hash = $3", "and $3::text is not null")),
+    *_of("deploying.known_handlers", "test_deploy_guards::test_who_has_gone_knows_no_handler", "and w.state in ('active', 'idle')"),
+    *_of("deploying.known_handlers", "test_live_guards::test_only_workers_that_are_there_know_handlers", "h.name = any (w.handlers) or", ("and (h.name = any (w.handlers) or starts_with(h.name, $4))", "and $4::text is not null")),
+    *_of("deploying.known_handlers", "test_live_guards::test_whoever_deploys_is_told_what_to_start_for_operators_that_come_with_weft", "and h.queue_id = any (w.queues)"),
+    *_of("deploying.leave", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("where d.org_id = $1 and d.id = $2;", "where d.org_id = $1;"), ("and d.id = $2 and v.id in", "and v.id in")),
+    *_of("deploying.lock_datasets", "test_deploy_guards::test_a_dataset_that_somebody_claims_meanwhile_is_not_written_by_the_dag", "for no key update"),
+    *_of("deploying.outputs", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", "and o.live_job_id = $2"),
+    *_of("deploying.put_input", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and d.name = $4", "and $4::text is not null")),
+    *_of("deploying.put_job", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("do update set actor = j.actor", "do nothing")),
+    *_of("deploying.readers", "test_deploy_guards::test_a_plan_tells_of_those_who_read_what_it_changes", ("and d.name = any ($2)", "and $2::text[] is not null", 1), ("and d.name = any ($2)", "and $2::text[] is not null"), "and m.dag_version_id = g.version_id", "and not exists (select 1 from weft.live_output l where l.dataset_id = o.id)", ("and o.producer_dag <> $3", "and $3::text is not null")),
+    *_of("deploying.readers", "test_live_guards::test_names_are_looked_for_in_ones_own_org_alone", ("and g.name <> $3", "and $3::text is not null")),
+    *_of("deploying.version", "test_live_guards::test_only_a_version_that_was_in_effect_is_gone_back_to", ("and v.number = $3", "and $3::int is not null")),
+    *_of("deploying.version", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", "and v.dag_id = $2"),
+    *_of("deploying.version_before", "test_deploy_guards::test_who_goes_back_goes_back_within_its_own_dag", "and v.dag_id = $2"),
+    *_of("deploying.version_before", "test_live_guards::test_who_goes_back_twice_is_two_versions_back", ("order by v.number desc", "order by v.number")),
+    *_of("deploying.versions_by_hash", "test_deploy_guards::test_a_plan_tells_of_those_who_read_what_it_changes", "and u.config_hash = v.config_hash"),
+    *_of("looking.hides", "test_deploy_guards::test_what_comes_to_a_job_is_hidden_by_what_that_job_reads_and_writes", "where i.live_job_id = $1", "where o.live_job_id = $1"),
+    *_of("looking.job", "test_deploy_guards::test_jobs_are_told_by_the_versions_that_they_are_of", "and v.number = $4", ("m.live_job_id = j.id and v.number = $4", "v.number = $4"), ("and m.dag_version_id = d.version_id) desc", ")")),
+    *_of("looking.job", "test_deploy_guards::test_units_states_and_versions_are_those_that_are_asked_for", ("and d.name = $2", "and $2::text is not null")),
+    *_of("looking.job", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", ("and j.name = $3", "and $3::text is not null")),
+    *_of("looking.job_names", "test_deploy_guards::test_jobs_are_told_by_the_versions_that_they_are_of", ("and d.name = $2", "and $2::text is not null")),
+    *_of("looking.jobs", "test_deploy_guards::test_a_source_is_pending_until_a_worker_of_its_queue_is_there", "and w.state in ('active', 'idle')", "j.queue_id = any (w.queues) and", "and w.until > weft.now()"),
+    *_of("looking.jobs", "test_deploy_guards::test_jobs_are_shown_as_they_are_themselves", ("and (j.name, j.id) > ($3, $4)", "and $3::text is not null and $4::bigint is not null"), ("and d.name = $2", "and $2::text is not null"), "j.state <> 'stopped' or", "u.live_job_id = j.id and", "and u.state = 'running'", "or t.state = 'ready' and t.crashes > 0", "and t.crashes > 0", "i.live_job_id = j.id and", "and j.activation = 'source'", ("i.live_job_id = j.id and", "", 1)),
+    *_of("looking.jobs", "test_deploy_guards::test_jobs_are_told_by_the_versions_that_they_are_of", "or exists ( select 1 from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id in (d.version_id, d.building_id))", ("m.live_job_id = j.id and", "", 1), ("m.live_job_id = j.id and", "", 2)),
+    *_of("looking.jobs", "test_live_guards::test_what_is_called_the_same_in_another_org_is_another_thing", ("and m.dag_version_id = d.version_id)", ")"), "m.live_job_id = j.id and", ("and m.dag_version_id = d.building_id)", ")")),
+    *_of("looking.list", "test_deploy_guards::test_units_states_and_versions_are_those_that_are_asked_for", ("and d.name > $2", "and $2::text is not null")),
+    *_of("looking.list", "test_live_guards::test_names_are_looked_for_in_ones_own_org_alone", "and ($3::text is null or d.name = $3)"),
+    *_of("looking.measure", "test_deploy_guards::test_what_is_measured_is_what_could_begin_and_what_is_held", "and j.state <> 'stopped'", ("u.live_job_id = j.id and", "", 1), "u.live_job_id = j.id and", ("on j.paused_at is null and d.paused_at is null", "on true"), ("u.live_job_id = j.id and", "", 2), "and (u.run_at is null or u.run_at <= weft.now())"),
+    *_of("looking.states", "test_deploy_guards::test_units_states_and_versions_are_those_that_are_asked_for", "and o.live_job_id = $2", ("and o.state_key > $3", "and $3::text is not null")),
+    *_of("looking.units", "test_deploy_guards::test_units_states_and_versions_are_those_that_are_asked_for", "and u.live_job_id = $2", "and u.id > $3"),
+    *_of("looking.units", "test_swap_guards::test_acts_upon_one_job_leave_the_others_as_they_are", "and ($4::text is null or u.state = $4)"),
+    *_of("looking.versions", "test_deploy_guards::test_units_states_and_versions_are_those_that_are_asked_for", "and v.dag_id = $2", ("and v.number < $3", "and $3::int is not null")),
     # What sources have seen, when they tick, and which tables they follow.
     *_of("file.changed_files", "test_file_sources::test_a_file_that_is_still_written_is_waited_for", "f.tag = u.tag and"),
     *_of("file.changed_files", "test_file_sources::test_each_file_is_one_unit_and_another_when_it_changes", "f.path is null or", "and f.path = u.path"),
@@ -576,7 +624,6 @@ GUARDS: list[Guard] = [
     *_of("lineage.state_outputs", "test_lineage_guards::test_what_was_made_of_it_and_deleted_has_no_name_any_more", "and d.deleted_at is null", "d.deleted_at is not null or"),
     *_of("lineage.write", "test_lineage_guards::test_of_a_state_it_is_told_who_made_it_and_when", "and w.version_id = $2", ("and w.number = $3", "and $3::bigint is not null")),
     *_of("openlineage.columns", "test_lineage_guards::test_who_follows_lineage_is_told_of_the_write_itself", "and e.output_id = $2"),
-    *_of("openlineage.columns", "test_openlineage::test_each_write_is_told_with_its_datasets_and_columns", ("and e.input_id = any ($3)", "and $3::bigint[] is not null")),
     *_of("openlineage.event", "test_lineage_guards::test_who_follows_lineage_is_told_of_the_write_itself", "and e.name = 'dataset.written'"),
     *_of("openlineage.inputs", "test_lineage_guards::test_who_follows_lineage_is_told_of_the_write_itself", ("and i.number = $3", "and $3::bigint is not null"), "and i.version_id = $2"),
     *_of("openlineage.write", "test_lineage_guards::test_who_follows_lineage_is_told_of_the_write_itself", ("o.slug = $1 and", "$1::text is not null and"), ("and w.number = $4", "and $4::bigint is not null"), "t.id = w.task_id and", ("and v.number = $3", "and $3::int is not null")),
@@ -619,6 +666,21 @@ GUARDS: list[Guard] = [
         "following.follow_or_leave", "following.follow_table", "following.leave_table", "following.note_rows", "tables.add_rows", "tables.data_table",
         "tables.drop_rows", "tables.drop_table", "tables.prepare_table", "tables.rows_of", "tables.show_table",
     ) for guard in _of(name, "test_sql_rights::test_whatever_acts_with_the_owners_rights_looks_for_names_where_only_the_owner_puts_them", "set search_path = pg_catalog, pg_temp")),
+    *_of("tables.tables_are_granted", "test_walls::test_nothing_that_acts_with_the_owners_rights_acts_for_another_org", "weft.data_table,", "weft.prepare_table,", "weft.add_rows,", "weft.rows_of,", "weft.drop_rows,", "weft.drop_table,", ", weft.show_table"),
+    *_of("following.only_sources_follow", "test_walls::test_nothing_that_acts_with_the_owners_rights_acts_for_another_org", ", weft.follow_or_leave"),
+    *_of("following.source_follows", "test_deployed_sources", "when (new.kind = 'table')"),
+    # Of Python: who may send without a token, whose dataset files are registered as, and which events tell of writes.
+    *_of("hooks._require_now", "test_hooks", ("abs(now.timestamp() - int(time)) > said.tolerance", "False"), ("not (time.isascii() and time.isdigit() and len(time) <= 12)", "False")),
+    *_of("hooks.verify", "test_hooks", ("not _is_signed(secrets, signed, candidates[:_MOST_SIGNATURES], kind)", "False"),
+         ("[told.removeprefix(prefix)] * told.startswith(prefix)", "[told.removeprefix(prefix)]"), ('_require_now(times[0] if times else "", said, now)', "pass"),
+         ("_require_now(time, said, now)", "pass"), ('if name == "v1"', ""), ('if each.startswith("v1,")', "")),
+    *_of("hooks._is_signed", "test_hooks", ('found |= hmac.compare_digest(told.encode("utf-8", "replace"), expected)', "found = True")),
+    *_of("hooks.secrets_of", "test_hooks", "not found or", ("or any(len(secret) < SHORTEST_SECRET for secret in found)", "")),
+    *_of("hooks._header", "test_hooks", ("if not (found := headers.get(name.lower())):", 'if (found := headers.get(name.lower(), "")) is None:')),
+    *_of("outside._require_outside", "test_dataset_outside::test_a_dataset_is_written_by_tasks_or_by_others_and_not_by_both",
+         ('(row["producer_dag"], row["producer_node"]) != mine', "False"), ('orjson.loads(row["storage"]) != STORAGE', "False")),
+    *_of("writes.note_of", "test_openlineage::test_events_of_others_that_look_like_writes_are_none",
+         ('not isinstance(told, dict) or not all(isinstance(told.get(name), int) for name in ("version", "write"))', "False"), ('not isinstance(told.get("dataset"), str)', "False")),
     *_of("living.offer_events", "test_turn_guards::test_only_a_source_that_is_in_effect_and_would_be_told_keeps_anybody_from_sending", "s.org_id = e.org_id and", "s.event = e.name and", "and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id)"),
     *_of("living.publish_live", "test_turn_guards::test_receivers_are_told_by_what_is_in_effect_alone", "and (d.version_id is null or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))", "d.version_id is null or"),
     *_of("living.publish_live", "test_turn_guards::test_what_is_published_changes_its_own_job_task_and_key_alone", ("coalesce(o.caught_up_at, weft.now())", "weft.now()")),
@@ -1217,6 +1279,56 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    *(
+        (Guard(statement, text, instead), "what was not asked for is not looked at: they are told apart by their names")
+        for statement, text, instead in (
+            ("deploying.highest_nonces", "and j.name = any ($3)", "and $3::text[] is not null"),
+            ("deploying.datasets", "and d.name = any ($2)", "and $2::text[] is not null"),
+            ("deploying.known_jobs", "u.name = j.name and", ""),
+            ("deploying.known_jobs", "and u.config_hash = j.config_hash", ""),
+        )
+    ),
+    *(
+        (
+            Guard(statement, "and d.name = $2" if statement.endswith("dag") else "and d.name = any ($2)", instead),
+            "it bounds what is locked; what is not asked for stays as it is",
+        )
+        for statement, instead in (
+            ("deploying.lock_dag", "and $2::text is not null"),
+            ("deploying.lock_datasets", "and $2::text[] is not null"),
+        )
+    ),
+    (Guard("deploying.versions_by_hash", "u.name = d.name and"), "what a job writes is a part of its hash"),
+    *(
+        (Guard(f"deploying.{name}", "and v.range_start is null"), "a version of files of others has another hash")
+        for name in ("versions_by_hash", "keep_version")
+    ),
+    (Guard("deploying.keep_version", "and v.collected_at is null"), "one that is collected has another config_hash"),
+    (
+        Guard("deploying.claim_dataset", "and d.producer_dag is null"),
+        "the dataset is locked since nobody was found to write it",
+    ),
+    (Guard("deploying.readers", "and o.producer_dag is not null"), "nobody is not another than the one that is said"),
+    *(
+        (
+            Guard("deploying.version_before", text),
+            "what is retired was in effect, and what was in effect and is no more is retired",
+        )
+        for text in ("and v.live_at is not null", "and v.state = 'retired'")
+    ),
+    (
+        Guard("deploying.deleted_datasets", "d.org_id = $1 and"),
+        "the ids are those of datasets of a version which was found in its org",
+    ),
+    *(
+        (Guard("deploying.stop_building", text, instead), "a version is being built of one DAG, which is locked")
+        for text, instead in (("and d.building_id = $3", ""), ("and d.id = $2", "and $2::bigint is not null"))
+    ),
+    (
+        Guard("deploying.being_built", "where d.building_id is not null"),
+        "it bounds the work: it is asked again of each",
+    ),
+    (Guard("looking.jobs", "t.state = 'running' and"), "a task that does not run has no worker"),
     (
         Guard("swapping.move_live_tag", "and a.org_id = org"),
         "the artifact is the one that the deploy has put into the org",
