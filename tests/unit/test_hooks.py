@@ -89,6 +89,9 @@ def test_a_signature_of_standard_webhooks_is_taken_with_its_id_and_time() -> Non
     assert verify(said, [SECRET], headers("msg_1", TIME), BODY, NOW) == b"id:msg_1"
     _refused(said, headers("msg_1", TIME) | {"webhook-id": "msg_2"})
     _refused(said, headers("msg_1", TIME) | {"webhook-timestamp": str(int(TIME) + 1)})
+    # What is signed in another manner is not what it seems.
+    other = headers("msg_1", TIME)["webhook-signature"].replace("v1,", "v2,")
+    _refused(said, headers("msg_1", TIME) | {"webhook-signature": other})
     assert "from now" in _refused(said, headers("msg_1", str(int(TIME) - 400)))
     svix = Hmac(secret_env=ENV, form="standard", header="Svix-Signature")
     assert verify(svix, [SECRET], headers("msg_1", TIME, "svix"), BODY, NOW)
