@@ -72,8 +72,9 @@ async def test_who_goes_back_goes_back_within_its_own_dag(client: weft.Client, c
     await conn.execute("select weft.swap_dag(id, building_id) from weft.live_dag")
     await client.live.deploy(market())
     await conn.execute("update weft.dag_version set number = 7 where dag_id = $1", await dag_id(conn))
-    with pytest.raises(weft.WeftError):
-        await client.live.rollback("market")
+    for number in (None, 1):
+        with pytest.raises(weft.WeftError):
+            await client.live.rollback("market", version=number)
     assert (await client.live.show("market")).version == 7
 
 

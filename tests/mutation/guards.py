@@ -533,7 +533,7 @@ GUARDS: list[Guard] = [
     *_of("deploying.readers", "test_deploy_guards::test_a_plan_tells_of_those_who_read_what_it_changes", ("and d.name = any ($2)", "and $2::text[] is not null", 1), ("and d.name = any ($2)", "and $2::text[] is not null"), "and m.dag_version_id = g.version_id", "and not exists (select 1 from weft.live_output l where l.dataset_id = o.id)", ("and o.producer_dag <> $3", "and $3::text is not null")),
     *_of("deploying.readers", "test_live_guards::test_names_are_looked_for_in_ones_own_org_alone", ("and g.name <> $3", "and $3::text is not null")),
     *_of("deploying.version", "test_live_guards::test_only_a_version_that_was_in_effect_is_gone_back_to", ("and v.number = $3", "and $3::int is not null")),
-    *_of("deploying.version", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", "and v.dag_id = $2"),
+    *_of("deploying.version", "test_deploy_guards::test_who_goes_back_goes_back_within_its_own_dag", "and v.dag_id = $2"),
     *_of("deploying.version_before", "test_deploy_guards::test_who_goes_back_goes_back_within_its_own_dag", "and v.dag_id = $2"),
     *_of("deploying.version_before", "test_live_guards::test_who_goes_back_twice_is_two_versions_back", ("order by v.number desc", "order by v.number")),
     *_of("deploying.versions_by_hash", "test_deploy_guards::test_a_plan_tells_of_those_who_read_what_it_changes", "and u.config_hash = v.config_hash"),
@@ -575,8 +575,7 @@ GUARDS: list[Guard] = [
     *_of("source_tick.move_on", "test_source_ticks::test_a_tick_that_was_seen_is_nobodys_when_the_source_has_moved_on_or_is_deaf_since", "for no key update of s skip locked", "on conflict do nothing"),
     *_of("source_tick.next_due", "test_source_guards::test_the_next_tick_is_one_of_a_source_that_listens", "s.is_listening and"),
     # What is told of datasets, and the tables that some are kept in.
-    *_of("cache.prune", "test_cache::test_other_params_other_code_and_other_handlers_run", "and o.made_at < (select weft.now() - $1::interval)"),
-    *_of("cache.prune", "test_cache::test_outputs_are_pruned_when_their_time_is_over_or_with_the_retention", "where c.id = old.id"),
+    *_of("cache.prune", "test_cache::test_outputs_are_pruned_when_their_time_is_over_or_with_the_retention", "where c.id = old.id", "and o.made_at < (select weft.now() - $1::interval)"),
     *_of("cache.prune_notes", "test_trace_guards::test_only_what_is_long_past_is_forgotten_of_tasks_that_are_gone", "where o.task_id < (select weft.first_id_at(weft.now() - $1::interval))", "r.task_id = old.task_id and"),
     *_of("cache.shrink", "test_cache::test_where_an_org_has_too_much_what_served_longest_ago_is_forgotten", ("order by u.used_at desc, u.id desc", "order by u.used_at, u.id"), "where c.id = old.id", "where o.upto > $1::bigint"),
     *_of("diff.before", "test_dataset_diff::test_what_the_last_write_has_changed_is_told_by_partition_and_column", ("and v.number < $3", "and $3::int is not null")),
