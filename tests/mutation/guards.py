@@ -678,7 +678,7 @@ GUARDS: list[Guard] = [
     *_of("hooks._header", "test_hooks", ("if not (found := headers.get(name.lower())):", 'if (found := headers.get(name.lower(), "")) is None:')),
     *_of("outside._require_outside", "test_dataset_outside::test_a_dataset_is_written_by_tasks_or_by_others_and_not_by_both",
          ('(row["producer_dag"], row["producer_node"]) != mine', "False"), ('orjson.loads(row["storage"]) != STORAGE', "False")),
-    *_of("writes.note_of", "test_openlineage::test_events_of_others_that_look_like_writes_are_none",
+    *_of("writes.note_of", "test_lineage_guards::test_who_follows_lineage_is_told_of_the_write_itself",
          ('not isinstance(told, dict) or not all(isinstance(told.get(name), int) for name in ("version", "write"))', "False"), ('not isinstance(told.get("dataset"), str)', "False")),
     *_of("living.offer_events", "test_turn_guards::test_only_a_source_that_is_in_effect_and_would_be_told_keeps_anybody_from_sending", "s.org_id = e.org_id and", "s.event = e.name and", "and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id)"),
     *_of("living.publish_live", "test_turn_guards::test_receivers_are_told_by_what_is_in_effect_alone", "and (d.version_id is null or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))", "d.version_id is null or"),
