@@ -55,3 +55,30 @@ async def test_who_publishes_waits_for_a_dataset_before_it_holds_a_version(
                 await conn.fetch(VERSIONS, "orders")
             await client.wait(handle.id, timeout=30)
         assert await client.datasets.sample("orders") == [{"value": 2}]
+
+
+async def test_who_publishes_what_breaks_its_readers_waits_for_a_dataset_before_it_holds_another(
+    url: str, home: Path, conn: Conn
+) -> None:
+    registry, is_begun, goes_on = Registry(), asyncio.Event(), asyncio.Event()
+
+    @registry.task(name="write one row", queue="datasets")
+    async def work(ctx: weft.Context) -> None:
+        await ctx.dataset("rates").read()
+        await ctx.dataset("orders").write([{"value": 2}], breaking=True)
+        is_begun.set()
+        await goes_on.wait()
+
+    async with weft.Client(settings=settings_for(url, home)) as client:
+        await written(client, "orders", 1)
+        await written(client, "rates", 1)
+        async with weft.Worker(client=client, registry=registry, queues=["datasets"]):
+            handle = await client.enqueue(work)
+            await is_begun.wait()
+            async with conn.transaction():
+                await conn.fetchrow(DATASETS.lock, 1, "orders")
+                goes_on.set()
+                await until(lambda: conn.fetch(WAITING))
+                # As who brings a version of a DAG into effect that reads the one and writes the other.
+                await conn.execute("select 1 from weft.dataset where name = 'rates' for update nowait")
+            await client.wait(handle.id, timeout=30)

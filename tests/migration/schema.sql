@@ -444,12 +444,10 @@ CREATE FUNCTION weft.advance_backfill(backfill bigint) RETURNS integer
     AS $$
 declare b weft.live_backfill; l weft.live_job; open_units int; key text; count int := 0; version bigint;
 begin
+  -- The job first: whoever removes it removes its backfills with it.
+  select * into l from weft.live_job j where j.id = (select o.live_job_id from weft.live_backfill o where o.id = backfill) for no key update;
   select * into b from weft.live_backfill o where o.id = backfill and o.ended_at is null for no key update skip locked;
-  if not found then
-    return 0;
-  end if;
-  select * into strict l from weft.live_job j where j.id = b.live_job_id for no key update;
-  if l.state in ('draining', 'stopped') then
+  if not found or l.state in ('draining', 'stopped') then
     return 0;
   end if;
   select count(*) into open_units from weft.live_unit u where u.backfill_id = b.id and u.state <> 'done';
@@ -746,6 +744,23 @@ begin
   return true;
 end $_$;
 
+CREATE FUNCTION weft.close_states(retention interval, of_org bigint) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    AS $$
+declare past bigint[]; numbers bigint[];
+begin
+  select array_agg(o.id), array_agg(o.number) into past, numbers from (
+    select v.id, max(w.number) as number
+    from (select distinct f.version_id from weft.dataset_file f where f.removed_by is not null and (of_org is null or f.org_id = of_org)) f
+      join weft.dataset_version v on v.id = f.version_id
+      join weft.dataset_write w on w.version_id = v.id and w.written_at < weft.now() - retention
+    group by v.id having max(w.number) > v.oldest_write) o;
+  perform 1 from weft.dataset d where d.id in (select v.dataset_id from weft.dataset_version v where v.id = any (past)) order by d.id for key share;
+  perform 1 from weft.dataset_version v where v.id = any (past) order by v.id for no key update;
+  return query update weft.dataset_version v set oldest_write = u.number from unnest(past, numbers) as u (id, number)
+    where v.id = u.id and u.number > v.oldest_write returning v.id;
+end $$;
+
 CREATE FUNCTION weft.collect_dag(dag bigint, retention interval) RETURNS integer
     LANGUAGE plpgsql
     AS $$
@@ -766,6 +781,8 @@ begin
         select 1 from weft.live_output o join weft.live_input i on i.version_id = o.version_id and i.is_internal
         where o.live_job_id = j.id and i.live_job_id <> j.id)
     order by j.id for update);
+  perform 1 from weft.dataset_version v where v.id in (select o.version_id from weft.live_output o where o.live_job_id = any (jobs))
+  order by v.id for no key update;
   -- One that was never current counts as retired from the beginning.
   update weft.dataset_version v set retired_at = v.created_at from weft.live_output o
   where o.live_job_id = any (jobs) and v.id = o.version_id and v.retired_at is null
@@ -826,6 +843,13 @@ begin
   end if;
   return format('weft_data.d%s_%s', found.dataset_id, found.number);
 end $$;
+
+CREATE FUNCTION weft.datasets_of_dag_version(version bigint) RETURNS SETOF bigint
+    LANGUAGE sql STABLE
+    AS $$
+  select o.dataset_id from weft.dag_version_job m join weft.live_output o on o.live_job_id = m.live_job_id where m.dag_version_id = version
+  union select i.dataset_id from weft.dag_version_job m join weft.live_input i on i.live_job_id = m.live_job_id where m.dag_version_id = version
+$$;
 
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
@@ -1744,6 +1768,22 @@ CREATE FUNCTION weft.hint_stager() RETURNS void
     AS $$
   select pg_notify('weft_worker_' || l.holder, 'due') from weft.lease l where l.name = 'maintenance' and l.until > weft.now()
 $$;
+
+CREATE FUNCTION weft.hold_datasets(org bigint, dag text, names text[], version bigint, is_swap boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare held bigint[];
+begin
+  held := array(
+    select d.id from weft.dataset d where d.org_id = org and d.producer_dag = dag
+    union select d.id from weft.dataset d where d.org_id = org and d.name = any (names)
+    union select u.id from weft.datasets_of_dag_version(version) u (id));
+  if is_swap then
+    perform 1 from weft.dataset d where d.id = any (held) order by d.id for update;
+  else
+    perform 1 from weft.dataset d where d.id = any (held) order by d.id for no key update;
+  end if;
+end $$;
 
 CREATE TABLE weft.task_input (
     task_id bigint NOT NULL,
@@ -2934,17 +2974,20 @@ CREATE FUNCTION weft.publish_writes(ended bigint[]) RETURNS void
     SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $$
-declare each record; done weft.task_done; versions bigint[];
+declare each record; done weft.task_done; versions bigint[]; datasets bigint[];
 begin
   select array_agg(distinct s.version_id order by s.version_id) into versions from weft.staged_write s where s.task_id = any (ended);
   if versions is null then
     return;
   end if;
-  perform 1 from weft.dataset d where d.id = any (array(
+  datasets := array(
     select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.partitions is not null
-    union select i.dataset_id from weft.task_input i where i.task_id = any (ended))) order by d.id for key share;
-  perform 1 from weft.dataset d where d.id = any (array(
-    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.swaps)) order by d.id for no key update;
+    union select i.dataset_id from weft.task_input i where i.task_id = any (ended));
+  if exists (select 1 from weft.staged_write s where s.task_id = any (ended) and s.swaps) then
+    perform 1 from weft.dataset d where d.id = any (datasets) order by d.id for no key update;
+  else
+    perform 1 from weft.dataset d where d.id = any (datasets) order by d.id for key share;
+  end if;
   perform 1 from weft.dataset_version v where v.id = any (versions) order by v.id for no key update;
   for each in
     select distinct s.task_id, s.attempt, s.version_id from weft.staged_write s
@@ -3544,12 +3587,18 @@ declare i weft.live_input; named text; current bigint; v weft.dataset_version; m
 begin
   select * into strict i from weft.live_input n where n.live_job_id = l.id and n.place = at_place;
   select d.name, d.current_id into strict named, current from weft.dataset d where d.id = i.dataset_id;
+  -- Told with what becomes of it below, by one update: after a second one of the row its dataset would be locked for the reference,
+  -- and whoever swaps locks datasets before jobs.
   if not i.is_internal and current is distinct from i.version_id then
-    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null,
-      left_ids = case when l.strategy = 'partition' and i.version_id is not null then n.left_ids || i.version_id else '{}' end
-    where n.live_job_id = l.id and n.place = at_place returning * into i;
+    i.left_ids := case when l.strategy = 'partition' and i.version_id is not null then i.left_ids || i.version_id else '{}' end;
+    i.version_id := current;
+    i.routed_write := null;
+    i.boot_write := null;
+    i.boot_after := null;
   end if;
   if i.version_id is null then
+    update weft.live_input n set version_id = null, routed_write = null, boot_write = null, boot_after = null, left_ids = i.left_ids
+    where n.live_job_id = l.id and n.place = at_place and n.version_id is not null;
     return null;
   end if;
   select * into strict v from weft.dataset_version o where o.id = i.version_id;
@@ -3571,8 +3620,8 @@ begin
       on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true, said = excluded.said, backfill_id = null
     )
     select count(*), max(s.key) into made, last_key from standing s;
-    update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
-      routed_write = case when made < room then i.boot_write end, left_ids = case when made < room then '{}' else n.left_ids end
+    update weft.live_input n set version_id = i.version_id, boot_write = i.boot_write, boot_after = coalesce(last_key, i.boot_after),
+      routed_write = case when made < room then i.boot_write end, left_ids = case when made < room then '{}' else i.left_ids end
     where n.live_job_id = l.id and n.place = at_place;
     return case when made < room then null else made end;
   end if;
@@ -3900,9 +3949,13 @@ CREATE FUNCTION weft.settle_dag(dag bigint) RETURNS void
     AS $$
 declare wanted bigint[]; each record;
 begin
-  perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
   wanted := array(
     select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id) where d.id = dag);
+  -- Before anything else, as whoever sends does, and in the same order.
+  perform weft.lock_event(e.org_id, e.event) from (
+    select distinct s.org_id, s.event from weft.live_source s join weft.live_job j on j.id = s.live_job_id
+    where j.dag_id = dag and s.event is not null and (s.is_listening or j.id = any (wanted)) order by s.event) e;
+  perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
   update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
   update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
   update weft.live_job j set runtime = s.runtime, queue_id = s.queue_id, rank = s.rank, timeout = s.timeout,
@@ -3933,12 +3986,9 @@ begin
   ) n
   where s.live_job_id = n.live_job_id;
   for each in
-    select s.live_job_id, s.org_id, s.event, s.is_listening from weft.live_source s join weft.live_job j on j.id = s.live_job_id
-    where j.dag_id = dag and s.is_listening <> (j.id = any (wanted)) order by s.event, s.live_job_id
+    select s.live_job_id, s.is_listening from weft.live_source s join weft.live_job j on j.id = s.live_job_id
+    where j.dag_id = dag and s.is_listening <> (j.id = any (wanted)) order by s.live_job_id
   loop
-    if each.event is not null then
-      perform weft.lock_event(each.org_id, each.event);
-    end if;
     if not each.is_listening then
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
       select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,

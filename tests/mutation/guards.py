@@ -270,7 +270,7 @@ GUARDS: list[Guard] = [
     *_of("collecting.abandoned", "test_dataset_guards", "and t.attempt = s.attempt", "and t.state = 'running'",
          ("s.created_at < weft.now() - $1::interval and", "")),
     *_of("collecting.abandoned", "test_dataset_gc", ("s.org_id = $3", "true")),
-    *_of("collecting.close_states", "test_dataset_gc", ("f.org_id = $2", "true")),
+    *_of("publishing.close_states", "test_dataset_gc", ("f.org_id = of_org", "true")),
     *_of("collecting.removed_files", "test_dataset_gc", ("f.org_id = $2", "true")),
     *_of("collecting.close_versions", "test_dataset_gc", ("o.org_id = $2", "true")),
     *_of("collecting.close_deleted", "test_dataset_gc", ("d.org_id = $2", "true")),
@@ -283,7 +283,7 @@ GUARDS: list[Guard] = [
     *_of("collecting.close_deleted", "test_collecting_guards::test_versions_of_a_deleted_dataset_are_closed_once_and_those_of_others_not",
          ("where d.deleted_at < weft.now() - $1::interval", "where d.deleted_at < 'infinity'::timestamptz - $1::interval")),
     *_of("collecting.close_deleted", "test_live_attacked", "and not exists (select 1 from weft.live_output l where l.version_id = v.id) and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
-    *_of("deploying.deleted_datasets", "test_live_attacked", ("where l.deleted_at is not null", "where false")),
+    *_of("deploying.deleted_datasets", "test_live_attacked", ("d.deleted_at is not null", "false")),
     *_of("keeping.live_user", "test_live_attacked", ("in (g.version_id, g.building_id)", "is not null")),
     *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
     *_of("rows.read", "test_dataset_tables", "v.org_id = $1 and"),
@@ -299,7 +299,7 @@ GUARDS: list[Guard] = [
     *_of("collecting.abandoned", "test_collecting_guards::test_a_write_came_to_nothing_whatever_other_tasks_do", "t.id = s.task_id and"),
     *_of("collecting.close_deleted", "test_collecting_guards::test_versions_of_a_deleted_dataset_are_closed_once_and_those_of_others_not", "and v.collected_at is null", ", config_hash = v.id::text", "v.dataset_id = d.id and"),
     *_of("collecting.close_deleted", "test_collecting_guards::test_a_deleted_dataset_stays_while_something_has_one_of_its_versions", "and not exists (select 1 from weft.staged_write s where s.version_id = v.id)", "and not exists (select 1 from weft.live_output l where l.version_id = v.id)", "and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
-    *_of("collecting.close_states", "test_collecting_guards::test_only_states_that_are_past_the_retention_are_closed_and_none_is_opened_again", "and w.written_at < weft.now() - $1::interval", "and h.number > v.oldest_write"),
+    *_of("publishing.close_states", "test_collecting_guards::test_only_states_that_are_past_the_retention_are_closed_and_none_is_opened_again", "and w.written_at < weft.now() - retention"),
     *_of("collecting.close_versions", "test_collecting_guards::test_a_version_is_closed_once_when_it_is_long_past_and_nothing_is_written_into_it", ("o.retired_at < weft.now() - $1::interval and", "$1::interval is not null and"), "and not exists (select 1 from weft.staged_write s where s.version_id = o.id)", ", config_hash = v.config_hash || '@' || v.id"),
     *_of("collecting.close_versions", "test_collecting_guards::test_whoever_closes_versions_passes_those_over_that_somebody_takes_up_again", "skip locked"),
     *_of("collecting.closed_versions", "test_collecting_guards::test_a_version_is_forgotten_when_it_is_closed_and_has_no_file_left", "where v.collected_at is not null"),
@@ -375,7 +375,7 @@ GUARDS: list[Guard] = [
     *_of("deploying.datasets", "test_live_guards", "d.org_id = $1 and"),
     *_of("deploying.names_of_datasets", "test_live_guards", "d.org_id = $1 and"),
     *_of("deploying.names_of_datasets", "test_live_dags", "and ($2::text[] is null or d.read_roles && $2)"),
-    *_of("deploying.lock_datasets", "test_live_guards", "d.org_id = $1 and"),
+    *_of("deploying.outputs_by_name", "test_live_guards", "d.org_id = $1 and"),
     *_of("deploying.versions_by_hash", "test_live_guards", "d.org_id = $1 and"),
     *_of("deploying.readers", "test_live_guards", "d.org_id = $1 and", ("d.org_id = $1 and", "", 1)),
     *_of("deploying.readers", "test_deploys", "and ($4::text[] is null or o.read_roles && $4)"),
@@ -401,10 +401,13 @@ GUARDS: list[Guard] = [
     *_of("acting.skip", "test_live_attacked", "and not exists (select 1 from weft.task t where t.id = u.task_id)"),
     *_of("acting.backfills", "test_live_guards", "b.org_id = $1 and"),
     *_of("acting.cancel_backfill", "test_live_guards", "b.org_id = $1 and", "and b.ended_at is null"),
+    *_of("acting.lock_backfilled", "test_act_orders::test_who_has_to_do_with_a_backfill_waits_for_its_job_before_he_holds_it", "for no key update"),
+    *_of("swapping.hold_datasets", "test_act_orders::test_who_deploys_waits_for_a_dataset_before_he_holds_those_after_it", "for no key update"),
+    *_of("swapping.hold_datasets", "test_act_orders::test_who_goes_back_waits_for_a_dataset_before_he_holds_those_after_it", ("order by d.id for update", "order by d.id for no key update")),
     *_of("acting.leave_units", "test_live_dags", ("and u.state in ('new', 'waiting', 'ready')", "and false")),
     *_of("swapping.settle_dag", "test_deploys", ("and j.state not in ('draining', 'stopped')", "and false"),
          ("and j.state in ('draining', 'stopped')", "and false")),
-    *_of("swapping.settle_dag", "test_deploy_races", ("perform weft.lock_event(each.org_id, each.event);", "null;"), ("and e.at > s.deaf_since", "and false")),
+    *_of("swapping.settle_dag", "test_deploy_races", ("perform weft.lock_event(e.org_id, e.event) from", "perform 1 from"), ("and e.at > s.deaf_since", "and false")),
     *_of("swapping.settle_dag", "test_deployed_sources", ("when n.is_moved then 'epoch' else s.next_at", "when n.is_moved then s.next_at else s.next_at"),
          ("when n.is_moved then 'epoch' else s.next_at", "when n.is_moved then 'epoch' else 'epoch'")),
     *_of("swapping.swap_when_caught_up", "test_deploys", "s.is_behind or"),
@@ -468,7 +471,7 @@ GUARDS: list[Guard] = [
     *_of("acting.compute_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", "and j.id = $2"),
     *_of("acting.count_partitions", "test_swap_guards::test_backfills_and_partitions_are_those_of_the_job_that_is_asked_for", ("and weft.key_is_within(p.partition_key, $3, $4)", "and $3::text is not distinct from $3 and $4::text is not distinct from $4")),
     *_of("swapping.advance_backfill", "test_swap_guards::test_a_backfill_makes_each_partition_in_its_range_once_a_few_at_a_time", "and o.ended_at is null", "and u.state <> 'done'", "u.backfill_id = b.id and", "and i.place = b.place", "p.version_id = version and", ("(b.next_key is null or p.partition_key > b.next_key)", "true"), "and weft.key_is_within(p.partition_key, b.first_key, b.last_key)", ("count = 0 and (weft.units_of_backfill(b)).units = 0", "count = 0"), ("count = 0 and (weft.units_of_backfill(b)).units = 0", "open_units = 0"), "where o.id = b.id"),
-    *_of("swapping.advance_backfill", "test_swap_guards::test_a_backfill_makes_nothing_for_a_job_that_drains_nor_while_another_is_at_it", "skip locked", "for no key update skip locked", "if l.state in ('draining', 'stopped') then return 0; end if;"),
+    *_of("swapping.advance_backfill", "test_swap_guards::test_a_backfill_makes_nothing_for_a_job_that_drains_nor_while_another_is_at_it", "skip locked", "for no key update skip locked", "or l.state in ('draining', 'stopped')"),
     *_of("swapping.collect_dag", "test_swap_guards::test_of_a_dag_only_what_is_long_past_and_of_no_version_is_collected", "and not exists (select 1 from weft.dag_version_job m where m.live_job_id = j.id)", ("v.dag_id = dag and v.state", "v.state"), ("j.dag_id = dag and j.state", "j.state")),
     *_of("swapping.collect_dag", "test_swap_guards::test_what_a_job_that_goes_has_written_counts_as_retired_unless_readers_see_it", "and v.retired_at is null", "and not exists (select 1 from weft.dataset s where s.current_id = v.id)", "v.id = o.version_id and", "o.live_job_id = any (jobs) and", ("set retired_at = v.created_at", "set retired_at = v.retired_at")),
     *_of("swapping.key_is_within", "test_swap_guards::test_a_range_of_keys_is_one_of_numbers_where_its_ends_are", ("first_key is null or key::bigint >= first_key::bigint", "true"), ("last_key is null or key::bigint <= last_key::bigint", "true"), "(first_key is null or key >= first_key) and", "and (last_key is null or key <= last_key)", ("else false end else", "else true end else"), ("coalesce(first_key, last_key) ~ '^-?[0-9]{1,18}$' and coalesce(last_key, first_key) ~ '^-?[0-9]{1,18}$'", "false")),
@@ -683,8 +686,8 @@ GUARDS: list[Guard] = [
     *_of("living.offer_events", "test_turn_guards::test_only_a_source_that_is_in_effect_and_would_be_told_keeps_anybody_from_sending", "s.org_id = e.org_id and", "s.event = e.name and", "and not exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id)"),
     *_of("living.publish_live", "test_turn_guards::test_receivers_are_told_by_what_is_in_effect_alone", "and (d.version_id is null or exists (select 1 from weft.dag_version_job m where m.dag_version_id = d.version_id and m.live_job_id = j.id))", "d.version_id is null or"),
     *_of("living.publish_live", "test_turn_guards::test_what_is_published_changes_its_own_job_task_and_key_alone", ("coalesce(o.caught_up_at, weft.now())", "weft.now()")),
-    *_of("living.route_input", "test_turn_guards::test_an_input_from_outside_follows_the_version_that_is_current_and_one_of_the_dag_its_own", "not i.is_internal and", ("where n.live_job_id = l.id and n.place = at_place returning * into i", "where n.live_job_id = l.id returning * into i")),
-    *_of("living.route_input", "test_turn_guards::test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog", "and (i.boot_after is null or p.partition_key > i.boot_after)", ("order by p.partition_key limit room", "order by p.partition_key"), ("routed_write = case when made < room then i.boot_write end", "routed_write = i.boot_write"), ("boot_after = coalesce(last_key, n.boot_after)", "boot_after = n.boot_after"), ("p.version_id = o.id and (i.boot_after", "(i.boot_after")),
+    *_of("living.route_input", "test_turn_guards::test_an_input_from_outside_follows_the_version_that_is_current_and_one_of_the_dag_its_own", "not i.is_internal and", ("where n.live_job_id = l.id and n.place = at_place;", "where n.live_job_id = l.id;", 1)),
+    *_of("living.route_input", "test_turn_guards::test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog", "and (i.boot_after is null or p.partition_key > i.boot_after)", ("order by p.partition_key limit room", "order by p.partition_key"), ("routed_write = case when made < room then i.boot_write end", "routed_write = i.boot_write"), ("boot_after = coalesce(last_key, i.boot_after)", "boot_after = i.boot_after"), ("p.version_id = o.id and (i.boot_after", "(i.boot_after")),
     *_of("living.turn_live_job", "test_turn_guards::test_a_turn_touches_no_unit_of_another_job_and_is_held_up_by_none", ("u.live_job_id = job and u.state = 'held' and not exists", "u.state = 'held' and not exists"), ("u.live_job_id = job and u.state = 'waiting' and u.lane is not null", "u.state = 'waiting' and u.lane is not null")),
     *_of("living.turn_live_job", "test_turn_guards::test_what_failed_of_a_partition_goes_when_that_alone_comes_anew", ("and u.state = 'held' and not exists (select 1 from weft.task t where t.id = u.task_id) and exists", "and u.state = 'held' and exists"), ("n.live_job_id = job and n.lane", "n.lane")),
     *_of("living.turn_live_job", "test_turn_guards::test_no_more_is_asked_for_than_there_is_room_for_in_the_backlog", "exit when open_units >= l.max_backlog;", ("least(room, l.max_backlog - open_units)", "room"), ("open_units := open_units + settled;", "null;"), ("elsif exists (select 1 from weft.live_input n where n.live_job_id = job and n.place > at_place) then", "elsif false then")),
@@ -1471,7 +1474,7 @@ REDUNDANT: list[tuple[Guard, str]] = [
         (Guard("swapping.settle_dag", text, instead), "the jobs that are wanted are of the DAG")
         for text, instead in (
             ("j.dag_id = dag and j.id = any (wanted)", "j.id = any (wanted)"),
-            ("where d.id = dag); update", "); update"),
+            ("where d.id = dag); --", "); --"),
         )
     ),
     (
@@ -1645,7 +1648,21 @@ REDUNDANT: list[tuple[Guard, str]] = [
         Guard("dataset.unknown_roles", "r.org_id = $1 and"),
         "a role of another org grants nothing to anybody of this one",
     ),
-    (Guard("dataset.lock_version", "for no key update"), "what goes back locks the version itself"),
+    *(
+        (Guard(statement, text), "what is locked in vain is changed by nobody")
+        for statement, text in (
+            ("acting.lock_backfilled", "b.org_id = $1 and"),
+            ("collecting.keep_datasets", "d.org_id = $1 and"),
+        )
+    ),
+    (
+        Guard("dataset.lock_versions", "for no key update"),
+        "what goes back locks the version itself; the order prevents deadlocks",
+    ),
+    *(
+        (Guard("publishing.close_states", text), "what is closed already is left out before and after it is locked")
+        for text in ("having max(w.number) > v.oldest_write", "and u.number > v.oldest_write")
+    ),
     (
         Guard("publishing.publish_writes", "for no key update", nth=1),
         "the number of a write is unique: one of two is tried again",

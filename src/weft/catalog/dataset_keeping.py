@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from weft.catalog import datasets
 from weft.catalog.datasets import ALONE, OUTSIDE, Dataset, Producer
 from weft.catalog.datasets import SQL as DATASETS
@@ -79,13 +81,22 @@ async def undelete(conn: type_Connection, org_id: int, name: str, actor: str) ->
     if row is None:
         raise NotFound("dataset", name, "none of that name was deleted within the retention")
     if await conn.fetchrow(DATASETS.lock, org_id, name) is not None:
-        raise InvalidInput("name", f"there is another dataset {name} by now: delete that first")
-    if await conn.fetchval(SQL.undelete, org_id, row["id"], name) is None:
+        raise _name_is_taken(name)
+    try:
+        undeleted = await conn.fetchval(SQL.undelete, org_id, row["id"], name)
+    except asyncpg.UniqueViolationError:
+        # Somebody has made it since.
+        raise _name_is_taken(name) from None
+    if undeleted is None:
         raise NotFound("dataset", name)
     with datasets.changing_view(name, "undeleted"):
         await conn.execute(SQL.show_table, row["id"])
     await audit.record_named(conn, org_id, actor, AuditVerb.UNDELETE, "dataset", name, {})
     return await datasets.show(conn, org_id, name)
+
+
+def _name_is_taken(name: str) -> InvalidInput:
+    return InvalidInput("name", f"there is another dataset {name} by now: delete that first")
 
 
 async def _require_quiet(conn: type_Connection, org_id: int, dataset_id: int, name: str, verb: str) -> None:

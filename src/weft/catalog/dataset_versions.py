@@ -95,7 +95,9 @@ async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str
             f"the versions of {named.name} are those of {of}: `weft deploy rollback {held['producer_dag']}` goes back"
         )
         raise InvalidInput("dataset", what)
-    last = await conn.fetchval(SQL.lock_version, target.version_id)
+    both = [target.version_id, target.version_id if held is None else held["current_id"]]
+    locked = {row["id"]: row["last_write"] for row in await conn.fetch(SQL.lock_versions, both)}
+    last = locked.get(target.version_id)
     # Once more: whoever collects what is past was perhaps quicker.
     target = await dataset_reading.state_of(conn, org_id, named)
     write = target.write

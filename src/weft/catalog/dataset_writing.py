@@ -128,12 +128,11 @@ async def begin(
     """
     holder = await _holder(conn, fence)
     org_id, actor = holder["org_id"], holder["actor"] or ""
-    row = await conn.fetchrow(SQL.lock, org_id, datasets.check_dataset(name))
-    if row is None:
+    datasets.check_dataset(name)
+    # Again, when one that another has made has been deleted before it could be locked.
+    while (row := await conn.fetchrow(SQL.lock, org_id, name)) is None:
         # No act of a person: what made it is told by its first write.
         await conn.execute(SQL.create, org_id, name, None, orjson.dumps(STORAGE).decode(), actor)
-        row = await conn.fetchrow(SQL.lock, org_id, name)
-        assert row is not None
     if unique_key and len(set(unique_key)) < len(unique_key):
         raise InvalidInput("unique_key", "names a column twice")
     follows, version_id = not is_breaking, row["current_id"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 
+from weft.catalog.roles import SQL as ROLES
 from weft.core.checks import check_after, check_name, check_slug, check_text
 from weft.core.data_errors import DatasetBusy
 from weft.core.errors import InvalidInput, NotFound
@@ -135,7 +136,7 @@ async def set_read_roles(conn: type_Connection, org_id: int, name: str, roles: I
     """Say which roles of the org see a dataset; admins do in any case. Each must be there."""
     wanted = sorted({check_slug(role, "roles") for role in roles})
     found = await show(conn, org_id, name)
-    await conn.execute(SQL.keep_roles, org_id)
+    await conn.execute(ROLES.keep, org_id)
     unknown = [row["slug"] for row in await conn.fetch(SQL.unknown_roles, org_id, wanted)]
     if unknown:
         raise InvalidInput("roles", f"the org has no role {unknown[0]!r}: make it by `weft roles create {unknown[0]}`")

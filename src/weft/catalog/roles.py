@@ -53,6 +53,7 @@ async def delete(conn: type_Connection, org_id: int, slug: str, actor: str) -> i
 
 async def grant(conn: type_Connection, org_id: int, slug: str, user: str | int, actor: str) -> bool:
     """Give a user a role; False when he has it."""
+    await conn.execute(SQL.keep, org_id)
     role, found = await show(conn, org_id, slug), await users.show(conn, org_id, user)
     granted = await conn.fetchval(SQL.grant, org_id, role.id, found.id, actor) is not None
     if granted:

@@ -65,7 +65,7 @@ async def rematerialize(
     unknown = [row["key"] for row in await conn.fetch(SQL.unknown_partitions, org_id, source["version_id"], keys)]
     if unknown:
         raise InvalidInput("partitions", f"{source['name']} has no partition {unknown[0]!r}; {_look(source)}")
-    await conn.fetchval(SQL.lock_job, org_id, found["id"])
+    await _lock(conn, org_id, found)
     count: int = await conn.fetchval(SQL.compute_partitions, org_id, found["id"], source["place"], keys)
     told = {"partitions": keys[:100], "count": len(keys)}
     await audit.record_named(conn, org_id, actor, AuditVerb.RERUN, "live_dag", f"{dag}:{job}", told)
@@ -93,6 +93,7 @@ async def backfill(
     if dry_run:
         now = await conn.fetchval(SQL.now)
         return LiveBackfill(0, found["name"], first, last, at_once, count, 0, 0, 0, now, None, None, actor)
+    await _lock(conn, org_id, found)
     made = await conn.fetchval(
         SQL.add_backfill, org_id, found["id"], source["place"], first, last, at_once, count, actor
     )
@@ -115,10 +116,9 @@ async def list_backfills(
 
 async def cancel(conn: type_Connection, org_id: int, backfill_id: int, actor: str) -> None:
     """Let nothing more begin by a backfill; units that have begun go on."""
-    job_id = await conn.fetchval(SQL.cancel_backfill, org_id, backfill_id)
-    if job_id is None:
+    await conn.fetchval(SQL.lock_backfilled, org_id, backfill_id)
+    if await conn.fetchval(SQL.cancel_backfill, org_id, backfill_id) is None:
         raise NotFound("backfill", backfill_id, "it has ended, or never was; see `weft live backfills DAG`")
-    await conn.fetchval(SQL.lock_job, org_id, job_id)
     await conn.execute(SQL.leave_units, org_id, backfill_id)
     await audit.record_many(conn, org_id, actor, AuditVerb.CANCEL, "backfill", [backfill_id])
     await conn.execute(SQL.hint)
@@ -137,6 +137,12 @@ def _is_after(key: str, other: str) -> bool:
     if _NUMBER.fullmatch(key) and _NUMBER.fullmatch(other):
         return int(key) > int(other)
     return key > other
+
+
+async def _lock(conn: type_Connection, org_id: int, job: Record) -> None:
+    """Let nobody give a job a turn meanwhile; raises `NotFound` when it has been collected since it was found."""
+    if await conn.fetchval(SQL.lock_job, org_id, job["id"]) is None:
+        raise NotFound("job", f"{job['name']!r} in {job['dag']}", f"see `weft live jobs {job['dag']}`")
 
 
 async def _input(conn: type_Connection, org_id: int, dag: str, job: str, dataset: str | None) -> tuple[Record, Record]:

@@ -83,6 +83,7 @@ async def roll_back(
         )
     if target["id"] == dag["version_id"]:
         return base, base
+    await conn.execute(SQL.hold_datasets, org_id, name, [], target["id"], True)
     await require_datasets(conn, org_id, target["id"], "to")
     async with tags.explained(f"{name}/{LINE}"), following():
         await conn.execute(SQL.swap, dag["id"], target["id"], "rollback", actor, message)

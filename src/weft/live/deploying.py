@@ -104,6 +104,7 @@ async def deploy(
     if dag["building_id"] is not None:
         await conn.fetchval(SQL.abandon, org_id, dag["building_id"])
     version_id = await _put_version(conn, org_id, dag, wanted, content, message)
+    await _hold_datasets(conn, org_id, wanted, is_swap=draft.plan.at_once)
     written: dict[str, int] = {}
     for name, job in wanted.checked.jobs.items():
         job_id, is_new = await _put_job(conn, org_id, dag["id"], job, draft, wanted.actor)
@@ -131,7 +132,7 @@ async def deploy(
 
 
 async def require_datasets(conn: type_Connection, org_id: int, version_id: int, field: str) -> None:
-    """Raise `InvalidInput` unless all datasets of a version are there."""
+    """Raise `InvalidInput` unless all datasets of a version are there; who asks holds them."""
     if (gone := await conn.fetchval(SQL.deleted_datasets, org_id, version_id)) is not None:
         raise InvalidInput(field, f"{gone} has been deleted: `weft datasets undelete {gone}` brings it back")
 
@@ -316,16 +317,25 @@ async def _put_job(
     return row["id"], row["is_new"]
 
 
+async def _hold_datasets(conn: type_Connection, org_id: int, wanted: Wanted, *, is_swap: bool) -> None:
+    """Make the outputs that are not there yet, and hold all that the DAG has to do with, each in the order of all."""
+    jobs = wanted.checked.jobs.values()
+    outputs = {datasets.check_dataset(each) for job in jobs for each in job.outputs}
+    names = sorted(outputs.union(*(job.inputs for job in jobs)))
+    # First what is there, deleted or not: whoever brings one back holds it before he takes its name.
+    await conn.execute(SQL.hold_datasets, org_id, wanted.name, names, None, is_swap)
+    for name in sorted(outputs):
+        await conn.execute(datasets.SQL.create, org_id, name, None, _json(_STORAGE), wanted.actor)
+    await conn.execute(SQL.hold_datasets, org_id, wanted.name, names, None, is_swap)
+
+
 async def _put_outputs(
     conn: type_Connection, org_id: int, wanted: Wanted, job: JobMeaning, job_id: int, config_hash: str
 ) -> None:
-    for name in job.outputs:
-        await conn.execute(
-            datasets.SQL.create, org_id, datasets.check_dataset(name), None, _json(_STORAGE), wanted.actor
-        )
-    rows = {row["name"]: row for row in await conn.fetch(SQL.lock_datasets, org_id, job.outputs)}
+    rows = {row["name"]: row for row in await conn.fetch(SQL.outputs_by_name, org_id, job.outputs)}
     for place, name in enumerate(job.outputs):
-        row = rows[name]
+        if (row := rows.get(name)) is None:
+            raise InvalidInput(f"jobs.{job.name}.outputs[{place}]", f"{name} has been deleted meanwhile")
         if row["producer_dag"] is None:
             await conn.execute(SQL.claim_dataset, org_id, row["id"], wanted.name, job.name)
         elif row["producer_dag"] != wanted.name:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from weft.db.database import Database
+    from weft.db.database import Database, type_Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,24 @@ NOTHING = CollectedData((), 0, 0, 0, 0, 0)
 
 async def look(database: Database, org_id: int, retention: timedelta) -> CollectedData:
     """Return what there is to remove of an org: it is closed as for being removed, and that is taken back."""
-    async with database.acquire() as conn:
-        transaction = conn.transaction()
-        await transaction.start()
-        try:
-            dags = await conn.fetch(SQL.collectable, retention, None, org_id)
-            for row in dags:
-                await conn.fetchval(SQL.collect, row["id"], retention)
-            for closing in (DATASETS.close_states, DATASETS.close_versions, DATASETS.close_deleted):
-                await conn.execute(closing, retention, org_id)
-            writes = await conn.fetch(DATASETS.abandoned, GRACE, None, org_id)
-            past = await conn.fetchrow(DATASETS.past, org_id, retention)
-        finally:
-            await transaction.rollback()
+    return await database.run(lambda conn: _look(conn, org_id, retention))
+
+
+async def _look(conn: type_Connection, org_id: int, retention: timedelta) -> CollectedData:
+    # A part of the transaction alone: that is what can be taken back while all of it is run again after a deadlock.
+    closing = conn.transaction()
+    await closing.start()
+    await conn.execute(DATASETS.keep_datasets, org_id)
+    # Before the DAGs: whoever goes by states alone locks all versions of them in one order.
+    await conn.execute(DATASETS.close_states, retention, org_id)
+    dags = await conn.fetch(SQL.collectable, retention, None, org_id)
+    for row in dags:
+        await conn.fetchval(SQL.collect, row["id"], retention)
+    for statement in (DATASETS.close_versions, DATASETS.close_deleted):
+        await conn.execute(statement, retention, org_id)
+    writes = await conn.fetch(DATASETS.abandoned, GRACE, None, org_id)
+    past = await conn.fetchrow(DATASETS.past, org_id, retention)
+    await closing.rollback()
     assert past is not None
     return CollectedData(
         tuple(past["versions"]), past["datasets"], past["files"], past["bytes"], len(writes), len(dags)

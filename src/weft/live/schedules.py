@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import asyncpg
 import orjson
 
 from weft.core.checks import MAX_ID, check_after, check_moment, check_name, check_number, check_priority, check_word
@@ -226,9 +227,13 @@ async def backfill(
     if dry_run:
         return Backfill(0, first, last, at_once, len(found), 0, 0, 0, None, now, None, None, actor)
     timing = (row["cron"], row["every"], row["timezone"], row["anchor"])
-    made = await conn.fetchrow(
-        SQL.add_backfill, org_id, row["id"], *timing, first, last, at_once, len(found), found[0], actor
-    )
+    try:
+        made = await conn.fetchrow(
+            SQL.add_backfill, org_id, row["id"], *timing, first, last, at_once, len(found), found[0], actor
+        )
+    except asyncpg.ForeignKeyViolationError:
+        # The schedule has been removed since.
+        raise NotFound("schedule", name) from None
     assert made is not None
     told = {"backfill": str(made["id"]), "ticks": len(found)}
     await audit.record_named(conn, org_id, actor, AuditVerb.REPLAY, "schedule", name, told)

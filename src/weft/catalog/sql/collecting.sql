@@ -9,16 +9,13 @@ order by s.id limit $2;
 -- name: forget_writes
 delete from weft.staged_write s where s.id = any ($1) returning s.id;
 
+-- name: keep_datasets
+-- Of an org, for whoever closes several things of them in one transaction: as all do who lock versions, before these. Not those that
+-- are deleted, which others pass over while they are held.
+select 1 from weft.dataset d where d.org_id = $1 and d.deleted_at is null order by d.id for key share;
+
 -- name: close_states
--- From here on nobody may read or go back to what versions were before: then files that were removed by then may go.
-update weft.dataset_version v set oldest_write = h.number
-from (
-  select f.version_id, max(w.number) as number
-  from (select distinct f.version_id from weft.dataset_file f where f.removed_by is not null and ($2::bigint is null or f.org_id = $2)) f
-    join weft.dataset_write w on w.version_id = f.version_id and w.written_at < weft.now() - $1::interval
-  group by f.version_id
-) h
-where v.id = h.version_id and h.number > v.oldest_write returning v.id;
+select v.id from weft.close_states($1, $2) v (id);
 
 -- name: removed_files
 -- Files that no state has that may be read; one that came back by a rollback stands under another id, and may have gone again.

@@ -21,10 +21,6 @@ where d.org_id = $1 and d.name > $2 and d.deleted_at is null and ($3::text[] is 
 update weft.dataset d set description = coalesce($3, d.description), read_roles = coalesce($4, d.read_roles), updated_at = weft.now()
 where d.org_id = $1 and d.id = $2 returning d.id;
 
--- name: keep_roles
--- No role of an org is deleted meanwhile.
-select pg_advisory_xact_lock_shared(hashtextextended('weft.roles ' || $1::bigint, 0));
-
 -- name: unknown_roles
 select u.slug from unnest($2::text[]) as u (slug)
 where not exists (select 1 from weft.org_role r where r.org_id = $1 and r.slug = u.slug) order by u.slug;
@@ -103,8 +99,9 @@ select w.number, w.mode, w.task_id, w.attempt, w.job_id, w.node, w.handler, w.pa
   w.actor from weft.dataset_write w
 where w.org_id = $1 and w.version_id = $2 and ($3::bigint is null or w.number < $3) order by w.number desc limit $4;
 
--- name: lock_version
-select v.last_write from weft.dataset_version v where v.id = $1 for no key update;
+-- name: lock_versions
+-- In the order of all who lock some.
+select v.id, v.last_write from weft.dataset_version v where v.id = any ($1) order by v.id for no key update;
 
 -- name: roll_back
 select weft.roll_back_version($1, $2, $3);

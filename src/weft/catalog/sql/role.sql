@@ -14,8 +14,12 @@ select r.id, r.slug, r.name,
 from weft.org_role r where r.org_id = $1 and r.slug > $2 order by r.slug limit $3;
 
 -- name: one_at_a_time
--- Who deletes roles of an org, and who lets datasets be seen by them.
+-- Who deletes roles of an org, and who gives them to users or lets datasets be seen by them.
 select pg_advisory_xact_lock(hashtextextended('weft.roles ' || $1::bigint, 0));
+
+-- name: keep
+-- No role of an org is deleted meanwhile.
+select pg_advisory_xact_lock_shared(hashtextextended('weft.roles ' || $1::bigint, 0));
 
 -- name: delete
 delete from weft.org_role r where r.org_id = $1 and r.slug = $2 returning r.id;

@@ -77,10 +77,15 @@ from weft.live_backfill b join weft.live_job j on j.id = b.live_job_id join weft
   cross join lateral weft.units_of_backfill(b) o
 where b.org_id = $1 and d.name = $2 and b.id < $3 and ($4::bigint is null or b.id = $4) order by b.id desc limit $5;
 
+-- name: lock_backfilled
+-- The job of a backfill, before that: nobody gives it a turn meanwhile.
+select j.id from weft.live_job j
+where j.id = (select b.live_job_id from weft.live_backfill b where b.org_id = $1 and b.id = $2) for no key update;
+
 -- name: cancel_backfill
 -- One that has not ended.
 update weft.live_backfill b set cancelled_at = weft.now(), ended_at = weft.now()
-where b.org_id = $1 and b.id = $2 and b.ended_at is null returning b.live_job_id;
+where b.org_id = $1 and b.id = $2 and b.ended_at is null returning b.id;
 
 -- name: leave_units
 -- Those of a backfill that have not begun.

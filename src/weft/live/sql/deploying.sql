@@ -41,9 +41,12 @@ from weft.dataset d left join weft.dataset_version v on v.id = d.current_id wher
 -- Those that may be seen, for whoever has misspelt one.
 select d.name from weft.dataset d where d.org_id = $1 and ($2::text[] is null or d.read_roles && $2) order by d.name limit 1000;
 
--- name: lock_datasets
-select d.id, d.name, d.producer_dag, d.producer_node, d.producer_output from weft.dataset d
-where d.org_id = $1 and d.name = any ($2) order by d.id for no key update;
+-- name: hold_datasets
+select weft.hold_datasets($1, $2, $3, $4, $5);
+
+-- name: outputs_by_name
+-- By whoever holds them.
+select d.id, d.name, d.producer_dag from weft.dataset d where d.org_id = $1 and d.name = any ($2);
 
 -- name: versions_by_hash
 -- Versions of datasets that were written by just these jobs.
@@ -154,15 +157,9 @@ select v.id, v.number, v.state, v.live_at from weft.dag_version v
 where v.org_id = $1 and v.dag_id = $2 and v.number < $3::int and v.live_at is not null and v.state = 'retired' order by v.number desc limit 1;
 
 -- name: deleted_datasets
--- Those of a version that have been deleted, by the names that they had; nobody deletes one of the others meanwhile. All of them are
--- locked before any is looked at: a subquery would be asked for those alone that seem to be deleted.
-with locked as materialized (
-  select d.name, d.deleted_at from weft.dataset d where d.org_id = $1 and d.id in (
-    select o.dataset_id from weft.dag_version_job m join weft.live_output o on o.live_job_id = m.live_job_id where m.dag_version_id = $2
-    union select i.dataset_id from weft.dag_version_job m join weft.live_input i on i.live_job_id = m.live_job_id where m.dag_version_id = $2)
-  order by d.id for no key update
-)
-select split_part(l.name, '@', 1) as name from locked l where l.deleted_at is not null order by 1 limit 1;
+-- Those of a version that have been deleted, by the names that they had; by whoever holds them, so that nobody deletes another meanwhile.
+select split_part(d.name, '@', 1) as name from weft.dataset d
+where d.org_id = $1 and d.deleted_at is not null and d.id in (select u.id from weft.datasets_of_dag_version($2) u (id)) order by 1 limit 1;
 
 -- name: stop_building
 update weft.live_dag d set building_id = null where d.org_id = $1 and d.id = $2 and d.building_id = $3 returning d.id;

@@ -449,21 +449,24 @@ end $$;
 
 -- name: publish_writes
 -- What the tasks that end here have staged becomes visible with their outcomes. All who lock both lock datasets before versions,
--- and each in one order: those too that were read, for edges refer to them.
+-- and each in one order, at once as strongly as they need it: those too that were read, for edges refer to them.
 create or replace function weft.publish_writes(ended bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
-declare each record; done weft.task_done; versions bigint[];
+declare each record; done weft.task_done; versions bigint[]; datasets bigint[];
 begin
   select array_agg(distinct s.version_id order by s.version_id) into versions from weft.staged_write s where s.task_id = any (ended);
   if versions is null then
     return;
   end if;
-  perform 1 from weft.dataset d where d.id = any (array(
+  datasets := array(
     select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.partitions is not null
-    union select i.dataset_id from weft.task_input i where i.task_id = any (ended))) order by d.id for key share;
-  perform 1 from weft.dataset d where d.id = any (array(
-    select s.dataset_id from weft.staged_write s where s.task_id = any (ended) and s.swaps)) order by d.id for no key update;
+    union select i.dataset_id from weft.task_input i where i.task_id = any (ended));
+  if exists (select 1 from weft.staged_write s where s.task_id = any (ended) and s.swaps) then
+    perform 1 from weft.dataset d where d.id = any (datasets) order by d.id for no key update;
+  else
+    perform 1 from weft.dataset d where d.id = any (datasets) order by d.id for key share;
+  end if;
   perform 1 from weft.dataset_version v where v.id = any (versions) order by v.id for no key update;
   for each in
     select distinct s.task_id, s.attempt, s.version_id from weft.staged_write s
@@ -524,6 +527,24 @@ begin
     lost_by = case when left_over < cardinality(touched) then n else o.lost_by end where o.id = version;
   perform weft.tell_written(v.dataset_id);
   return n;
+end $$;
+
+-- name: close_states
+-- From here on nobody may read or go back to what versions were before: then files that were removed by then may go. Of one org, or of
+-- all. In the order in which all lock datasets and their versions.
+create function weft.close_states(retention interval, of_org bigint) returns setof bigint language plpgsql as $$
+declare past bigint[]; numbers bigint[];
+begin
+  select array_agg(o.id), array_agg(o.number) into past, numbers from (
+    select v.id, max(w.number) as number
+    from (select distinct f.version_id from weft.dataset_file f where f.removed_by is not null and (of_org is null or f.org_id = of_org)) f
+      join weft.dataset_version v on v.id = f.version_id
+      join weft.dataset_write w on w.version_id = v.id and w.written_at < weft.now() - retention
+    group by v.id having max(w.number) > v.oldest_write) o;
+  perform 1 from weft.dataset d where d.id in (select v.dataset_id from weft.dataset_version v where v.id = any (past)) order by d.id for key share;
+  perform 1 from weft.dataset_version v where v.id = any (past) order by v.id for no key update;
+  return query update weft.dataset_version v set oldest_write = u.number from unnest(past, numbers) as u (id, number)
+    where v.id = u.id and u.number > v.oldest_write returning v.id;
 end $$;
 
 -- name: register_files

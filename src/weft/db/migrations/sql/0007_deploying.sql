@@ -48,15 +48,44 @@ begin
   end if;
 end $$;
 
+-- name: datasets_of_dag_version
+-- What the jobs of a version of a DAG write and read.
+create function weft.datasets_of_dag_version(version bigint) returns setof bigint language sql stable as $$
+  select o.dataset_id from weft.dag_version_job m join weft.live_output o on o.live_job_id = m.live_job_id where m.dag_version_id = version
+  union select i.dataset_id from weft.dag_version_job m join weft.live_input i on i.live_job_id = m.live_job_id where m.dag_version_id = version
+$$;
+
+-- name: hold_datasets
+-- Datasets of some names, of a version of a DAG, and all that the DAG has ever written: nobody else changes or deletes them. They are
+-- held before anything that belongs to them, in one order, and at once as strongly as it takes to let readers see other versions of
+-- them: DAGs that read each other are deployed at the same time.
+create function weft.hold_datasets(org bigint, dag text, names text[], version bigint, is_swap boolean) returns void language plpgsql as $$
+declare held bigint[];
+begin
+  held := array(
+    select d.id from weft.dataset d where d.org_id = org and d.producer_dag = dag
+    union select d.id from weft.dataset d where d.org_id = org and d.name = any (names)
+    union select u.id from weft.datasets_of_dag_version(version) u (id));
+  if is_swap then
+    perform 1 from weft.dataset d where d.id = any (held) order by d.id for update;
+  else
+    perform 1 from weft.dataset d where d.id = any (held) order by d.id for no key update;
+  end if;
+end $$;
+
 -- name: settle_dag
 -- Lets those jobs of a DAG go on that belong to the version in effect or to the one being built, as these say, and the others
 -- drain. A source that listens again is told of the events that were sent meanwhile: none is sent while that is done.
 create function weft.settle_dag(dag bigint) returns void language plpgsql as $$
 declare wanted bigint[]; each record;
 begin
-  perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
   wanted := array(
     select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id) where d.id = dag);
+  -- Before anything else, as whoever sends does, and in the same order.
+  perform weft.lock_event(e.org_id, e.event) from (
+    select distinct s.org_id, s.event from weft.live_source s join weft.live_job j on j.id = s.live_job_id
+    where j.dag_id = dag and s.event is not null and (s.is_listening or j.id = any (wanted)) order by s.event) e;
+  perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
   update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
   update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
   update weft.live_job j set runtime = s.runtime, queue_id = s.queue_id, rank = s.rank, timeout = s.timeout,
@@ -87,12 +116,9 @@ begin
   ) n
   where s.live_job_id = n.live_job_id;
   for each in
-    select s.live_job_id, s.org_id, s.event, s.is_listening from weft.live_source s join weft.live_job j on j.id = s.live_job_id
-    where j.dag_id = dag and s.is_listening <> (j.id = any (wanted)) order by s.event, s.live_job_id
+    select s.live_job_id, s.is_listening from weft.live_source s join weft.live_job j on j.id = s.live_job_id
+    where j.dag_id = dag and s.is_listening <> (j.id = any (wanted)) order by s.live_job_id
   loop
-    if each.event is not null then
-      perform weft.lock_event(each.org_id, each.event);
-    end if;
     if not each.is_listening then
       insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
       select e.org_id, s.live_job_id, coalesce(weft.lane_of(e.payload #>> s.lane), e.id::text), 'event', 'event:' || e.id,
@@ -228,12 +254,10 @@ $$;
 create function weft.advance_backfill(backfill bigint) returns int language plpgsql as $$
 declare b weft.live_backfill; l weft.live_job; open_units int; key text; count int := 0; version bigint;
 begin
+  -- The job first: whoever removes it removes its backfills with it.
+  select * into l from weft.live_job j where j.id = (select o.live_job_id from weft.live_backfill o where o.id = backfill) for no key update;
   select * into b from weft.live_backfill o where o.id = backfill and o.ended_at is null for no key update skip locked;
-  if not found then
-    return 0;
-  end if;
-  select * into strict l from weft.live_job j where j.id = b.live_job_id for no key update;
-  if l.state in ('draining', 'stopped') then
+  if not found or l.state in ('draining', 'stopped') then
     return 0;
   end if;
   select count(*) into open_units from weft.live_unit u where u.backfill_id = b.id and u.state <> 'done';
@@ -278,6 +302,8 @@ begin
         select 1 from weft.live_output o join weft.live_input i on i.version_id = o.version_id and i.is_internal
         where o.live_job_id = j.id and i.live_job_id <> j.id)
     order by j.id for update);
+  perform 1 from weft.dataset_version v where v.id in (select o.version_id from weft.live_output o where o.live_job_id = any (jobs))
+  order by v.id for no key update;
   -- One that was never current counts as retired from the beginning.
   update weft.dataset_version v set retired_at = v.created_at from weft.live_output o
   where o.live_job_id = any (jobs) and v.id = o.version_id and v.retired_at is null

@@ -34,7 +34,7 @@ drop function weft.follow_or_leave, weft.leave_table, weft.follow_table, weft.no
 -- name: drop_live
 drop view weft.live_jobs;
 drop function weft.grant_live_to_server, weft.collect_dag, weft.advance_backfill, weft.units_of_backfill, weft.key_is_within, weft.unit_of_partition, weft.swap_when_caught_up,
-  weft.standing_of_live_job, weft.settle_dag, weft.swap_dag, weft.move_live_tag, weft.turn_live_job, weft.route_input, weft.lane_of, weft.hint_live;
+  weft.standing_of_live_job, weft.settle_dag, weft.hold_datasets, weft.datasets_of_dag_version, weft.swap_dag, weft.move_live_tag, weft.turn_live_job, weft.route_input, weft.lane_of, weft.hint_live;
 alter table weft.live_dag drop column version_id, drop column building_id;
 drop table weft.live_file, weft.live_backfill, weft.staged_live, weft.operator_state, weft.live_unit, weft.live_source, weft.live_output, weft.live_input,
   weft.dag_version_dataset, weft.dag_version_job, weft.live_job, weft.dag_version, weft.live_dag;

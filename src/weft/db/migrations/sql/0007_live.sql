@@ -454,12 +454,18 @@ declare i weft.live_input; named text; current bigint; v weft.dataset_version; m
 begin
   select * into strict i from weft.live_input n where n.live_job_id = l.id and n.place = at_place;
   select d.name, d.current_id into strict named, current from weft.dataset d where d.id = i.dataset_id;
+  -- Told with what becomes of it below, by one update: after a second one of the row its dataset would be locked for the reference,
+  -- and whoever swaps locks datasets before jobs.
   if not i.is_internal and current is distinct from i.version_id then
-    update weft.live_input n set version_id = current, routed_write = null, boot_write = null, boot_after = null,
-      left_ids = case when l.strategy = 'partition' and i.version_id is not null then n.left_ids || i.version_id else '{}' end
-    where n.live_job_id = l.id and n.place = at_place returning * into i;
+    i.left_ids := case when l.strategy = 'partition' and i.version_id is not null then i.left_ids || i.version_id else '{}' end;
+    i.version_id := current;
+    i.routed_write := null;
+    i.boot_write := null;
+    i.boot_after := null;
   end if;
   if i.version_id is null then
+    update weft.live_input n set version_id = null, routed_write = null, boot_write = null, boot_after = null, left_ids = i.left_ids
+    where n.live_job_id = l.id and n.place = at_place and n.version_id is not null;
     return null;
   end if;
   select * into strict v from weft.dataset_version o where o.id = i.version_id;
@@ -481,8 +487,8 @@ begin
       on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true, said = excluded.said, backfill_id = null
     )
     select count(*), max(s.key) into made, last_key from standing s;
-    update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
-      routed_write = case when made < room then i.boot_write end, left_ids = case when made < room then '{}' else n.left_ids end
+    update weft.live_input n set version_id = i.version_id, boot_write = i.boot_write, boot_after = coalesce(last_key, i.boot_after),
+      routed_write = case when made < room then i.boot_write end, left_ids = case when made < room then '{}' else i.left_ids end
     where n.live_job_id = l.id and n.place = at_place;
     return case when made < room then null else made end;
   end if;
