@@ -74,6 +74,27 @@ async def delete(client: weft.Client) -> None:
     await client.datasets.undelete(NAME)
 
 
+async def undelete(client: weft.Client, name: str) -> None:
+    """Bring back what was deleted."""
+    await client.datasets.undelete(name)
+
+
+async def hand_over(client: weft.Client, name: str, node: str) -> None:
+    """Let another handler write."""
+    await client.datasets.hand_over(name, "@task", node)
+
+
+async def delete_role(client: weft.Client, slug: str) -> None:
+    """Take a role away from all."""
+    await client.roles.delete(slug)
+
+
+async def remove_past(client: weft.Client) -> None:
+    """Remove what is past, as somebody does who asks for it."""
+    await client.datasets.gc(timedelta(milliseconds=1))
+
+
 ACTS: dict[str, Callable[..., Awaitable[None]]] = {
     "write": write, "serve": serve, "collect": collect, "rollback": roll_back, "register": register, "delete": delete,
+    "undelete": undelete, "hand over": hand_over, "delete role": delete_role, "remove past": remove_past,
 }  # fmt: skip

@@ -11,7 +11,7 @@ import orjson
 
 import weft
 from weft.data.collecting import DatasetCollector
-from weft.live import swapping
+from weft.live import backfilling, swapping
 from weft.live.collecting import DagCollector
 from weft.live.router import Router
 from weft.live.source_ticks import SourceTicker
@@ -78,7 +78,17 @@ async def collect(client: weft.Client) -> None:
         await DatasetCollector(client.database, client.settings, timedelta(0)).run_once()
 
 
+async def backfill(client: weft.Client, dag: str, job: str) -> None:
+    """Let a job compute all anew."""
+    await client.live.backfill(dag, job, at_once=2)
+
+
+async def advance(client: weft.Client) -> None:
+    """Let backfills go on."""
+    await backfilling.run_once(client.database)
+
+
 ACTS: dict[str, Callable[..., Awaitable[None]]] = {
     "attempt": attempt, "route": route, "tick": tick, "deploy": deploy, "swap": swap, "rollback": roll_back,
-    "collect": collect,
+    "collect": collect, "backfill": backfill, "advance": advance,
 }  # fmt: skip

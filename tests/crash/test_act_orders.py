@@ -208,7 +208,7 @@ async def test_a_dataset_whose_name_is_given_away_when_it_is_to_come_back_stays_
     await written(client, "orders", 1)
     await client.datasets.delete("orders")
     async with proxy_to(url) as proxy, _through(proxy, home) as other:
-        is_free = proxy.hold("as is_live")
+        is_free = proxy.hold("where d.org_id = $1 and d.name = $2 and ($3::text[] is null")
         undeleting = asyncio.create_task(other.datasets.undelete("orders"))
         await is_free.fired.wait()
         await client.datasets.create("orders")
@@ -216,6 +216,23 @@ async def test_a_dataset_whose_name_is_given_away_when_it_is_to_come_back_stays_
         with pytest.raises(weft.InvalidInput, match="there is another dataset orders by now"):
             await undeleting
     assert (await client.datasets.show("orders")).rows == 0
+
+
+async def test_who_brings_a_dataset_back_does_not_wait_for_another_of_its_name(client: weft.Client, conn: Conn) -> None:
+    await client.datasets.create("orders")
+    await client.datasets.delete("orders")
+    await client.datasets.create("orders")
+    async with conn.transaction():
+        await conn.execute("select 1 from weft.dataset where name = 'orders' for no key update")
+        undeleting = asyncio.create_task(client.datasets.undelete("orders"))
+
+        async def has_met_us() -> bool:
+            return undeleting.done() or bool(await conn.fetchval(WAITED_FOR))
+
+        await until(has_met_us, "he waits, or is told")
+        assert undeleting.done()
+    with pytest.raises(weft.InvalidInput, match="there is another dataset orders by now"):
+        await undeleting
 
 
 async def test_a_dataset_that_is_made_and_deleted_when_a_task_is_to_write_it_is_made_again(

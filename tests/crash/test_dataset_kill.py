@@ -34,10 +34,10 @@ async def copies(tmp_path: Path) -> AsyncIterator[Process]:
 
 async def each_statement(
     url: str, home: Path, conn: Conn, copies: Process, order: Callable[[], Awaitable[dict[str, Any]]],
-    look: Callable[[dict[str, Any], int], Awaitable[None]],
+    look: Callable[[dict[str, Any], int], Awaitable[None]], *, step: int = 1,
 ) -> int:  # fmt: skip
-    """Kill somebody before each statement in turn, until nobody is; return how often."""
-    for number in itertools.count(1):
+    """Kill somebody before each statement in turn, or each of so many, until nobody is; return before which not."""
+    for number in itertools.count(1, step):
         said = await order()
         async with proxy_to(url) as proxy:
             held = proxy.hold("", counted(number))

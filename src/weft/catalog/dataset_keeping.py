@@ -80,7 +80,8 @@ async def undelete(conn: type_Connection, org_id: int, name: str, actor: str) ->
     row = await conn.fetchrow(SQL.deleted, org_id, name)
     if row is None:
         raise NotFound("dataset", name, "none of that name was deleted within the retention")
-    if await conn.fetchrow(DATASETS.lock, org_id, name) is not None:
+    # Without waiting for who has to do with it: he may wait for this one.
+    if await conn.fetchrow(DATASETS.show, org_id, name, None) is not None:
         raise _name_is_taken(name)
     try:
         undeleted = await conn.fetchval(SQL.undelete, org_id, row["id"], name)
