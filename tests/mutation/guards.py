@@ -401,6 +401,9 @@ GUARDS: list[Guard] = [
     *_of("acting.skip", "test_live_attacked", "and not exists (select 1 from weft.task t where t.id = u.task_id)"),
     *_of("acting.backfills", "test_live_guards", "b.org_id = $1 and"),
     *_of("acting.cancel_backfill", "test_live_guards", "b.org_id = $1 and", "and b.ended_at is null"),
+    *_of("dataset.is_kept", "test_collected_reads::test_what_is_closed_is_not_read_on_though_nothing_of_it_has_gone", "v.collected_at is null and", "and v.oldest_write <= $3", "and v.id = $2"),
+    *_of("rows.are_kept", "test_collected_reads::test_what_is_closed_is_not_read_on_though_nothing_of_it_has_gone", "and v.collected_at is null", ("(f.removed_by is null or f.removed_by > v.oldest_write)", "true")),
+    *_of("rows.are_kept", "test_dataset_gc", "or f.removed_by > v.oldest_write"),
     *_of("acting.lock_backfilled", "test_act_orders::test_who_has_to_do_with_a_backfill_waits_for_its_job_before_he_holds_it", "for no key update"),
     *_of("swapping.hold_datasets", "test_act_orders::test_who_deploys_waits_for_a_dataset_before_he_holds_those_after_it", "for no key update"),
     *_of("swapping.hold_datasets", "test_act_orders::test_who_goes_back_waits_for_a_dataset_before_he_holds_those_after_it", ("order by d.id for update", "order by d.id for no key update")),
@@ -1654,6 +1657,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
             ("acting.lock_backfilled", "b.org_id = $1 and"),
             ("collecting.keep_datasets", "d.org_id = $1 and"),
         )
+    ),
+    *(
+        (Guard(statement, "v.org_id = $1 and"), "what was read before is of the org")
+        for statement in ("dataset.is_kept", "rows.are_kept")
     ),
     (
         Guard("dataset.lock_versions", "for no key update"),

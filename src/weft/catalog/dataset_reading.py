@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.catalog import datasets
 from weft.catalog.datasets import SQL, Column, Sees, columns_of
+from weft.core.checks import MAX_ID
+from weft.core.data_errors import DataUnavailable
 from weft.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -129,16 +131,37 @@ async def files(
     conn: type_Connection, org_id: int, version_id: int, write: int, partitions: Sequence[str] | None,
     after: tuple[str, int], limit: int, *, since: int = -1,
 ) -> list[File]:  # fmt: skip
-    """Return a page of the files of a state, or of those that came ``since`` an earlier write."""
+    """Return a page of the files of a state, or of those that came ``since`` an earlier write.
+
+    Raises `DataUnavailable` when it has been collected meanwhile, lest some of them are missing.
+    """
     wanted = None if partitions is None else list(partitions)
-    return [File(*row) for row in await conn.fetch(SQL.files, org_id, version_id, write, wanted, *after, limit, since)]
+    rows = await conn.fetch(SQL.files, org_id, version_id, write, wanted, *after, limit, since)
+    await _require_kept(conn, org_id, version_id, write)
+    return [File(*row) for row in rows]
+
+
+async def _require_kept(conn: type_Connection, org_id: int, version_id: int, write: int) -> None:
+    # Whoever collects closes a state before he removes anything of it.
+    if not await conn.fetchval(SQL.is_kept, org_id, version_id, write):
+        raise collected(version_id)
+
+
+def collected(version_id: int) -> DataUnavailable:
+    """Return the error of who reads what is collected meanwhile."""
+    return DataUnavailable(f"version {version_id}", "have been collected while they were read: read the dataset again")
 
 
 async def partitions(
     conn: type_Connection, org_id: int, version_id: int, after: str | None, limit: int
 ) -> list[Partition]:
-    """Return a page of the partitions that a version has, by key; rows that are in none have the first key, ''."""
-    return [Partition(**row) for row in await conn.fetch(SQL.partitions, org_id, version_id, after, limit)]
+    """Return a page of the partitions that a version has, by key; rows that are in none have the first key, ''.
+
+    Raises `DataUnavailable` when it has been collected meanwhile.
+    """
+    rows = await conn.fetch(SQL.partitions, org_id, version_id, after, limit)
+    await _require_kept(conn, org_id, version_id, MAX_ID)
+    return [Partition(**row) for row in rows]
 
 
 async def latest_partitions(conn: type_Connection, org_id: int, version_id: int, limit: int) -> list[Partition]:

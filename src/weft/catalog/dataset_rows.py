@@ -11,6 +11,7 @@ import asyncpg
 import orjson
 
 from weft.catalog import dataset_writing
+from weft.catalog.dataset_reading import collected
 from weft.catalog.datasets import Kind
 from weft.core.checks import check_number, check_text
 from weft.core.data_errors import DatasetBusy
@@ -81,11 +82,17 @@ async def read(
     after: int,
     most: int,
 ) -> list[tuple[int, list[str | None]]]:
-    """Return rows of files of a version after one of them, each with its number."""
+    """Return rows of files of a version after one of them, each with its number.
+
+    Raises `DataUnavailable` when some of the files have been collected meanwhile.
+    """
     writes, numbers = zip(*map(read_path, paths), strict=True) if paths else ((), ())
     check_number(most, "most", 1, MOST_ROWS)
     with _refusals():
         rows = await conn.fetch(SQL.read, org_id, version_id, writes, numbers, list(names), after, most)
+    # Whoever collects closes states before he removes anything of them.
+    if not await conn.fetchval(SQL.are_kept, org_id, version_id, list(paths)):
+        raise collected(version_id)
     return [(row["number"], row["texts"]) for row in rows]
 
 

@@ -65,10 +65,11 @@ async def _attached(
         lambda conn: dataset_reading.state_of(conn, org_id, named, as_of=moment, sees=sees)
     )
     kept = await client.database.read(lambda conn: dataset_reading.kept_columns(conn, org_id, state))
+    # Before the columns are looked at: those of a version that has just been collected are gone, and so it is told.
+    files = await _files(client, org_id, state, rows, left)
     schema = recorded(kept)
     if schema is None:
         raise InvalidQuery(f"nothing has been written into {state.name} yet", "catalog")
-    files = await _files(client, org_id, state, rows, left)
     if state.storage == KIND:
         lent = copied_rows(copies, client.database, org_id, state, schema, files, rows)
     else:

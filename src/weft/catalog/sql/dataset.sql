@@ -83,6 +83,10 @@ where f.org_id = $1 and f.version_id = $2 and f.added_by <= $3 and (f.removed_by
   and ($4::text[] is null or f.partition_key = any ($4)) and (f.partition_key, f.id) > ($5, $6)
 order by f.partition_key, f.id limit $7;
 
+-- name: is_kept
+-- Whether nothing of a state has been collected: then what was read of it before is whole. Null when its version is gone.
+select v.collected_at is null and v.oldest_write <= $3 from weft.dataset_version v where v.org_id = $1 and v.id = $2;
+
 -- name: partitions
 -- What a version has now, by key after one, or from the first: rows that are in no partition have the key ''.
 select p.partition_key as key, p.last_write as write, p.rows, p.bytes, p.files, p.written_at from weft.dataset_partition p

@@ -18,6 +18,14 @@ update weft.staged_write s set added = s.added + $2 where s.id = $1;
 select r.number, r.texts from weft.dataset_version v cross join lateral weft.rows_of(v.id, $3, $4, $5, $6, $7) r
 where v.org_id = $1 and v.id = $2 order by r.number;
 
+-- name: are_kept
+-- Whether nothing of some files of a version has been collected: then the rows that were read of them before are whole. Null when the
+-- version is gone.
+select not exists (
+  select 1 from unnest($3::text[]) as u (path) where not exists (
+    select 1 from weft.dataset_file f where f.version_id = v.id and f.path = u.path and (f.removed_by is null or f.removed_by > v.oldest_write)))
+from weft.dataset_version v where v.org_id = $1 and v.id = $2 and v.collected_at is null;
+
 -- name: drop
 select weft.drop_rows($1, $2, $3);
 
