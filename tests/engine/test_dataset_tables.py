@@ -246,7 +246,10 @@ async def test_an_org_reads_and_writes_no_rows_of_another(client: weft.Client, c
     write, number = path.removesuffix(".rows").split("-")
     await conn.execute("insert into weft.org (id, slug, name) values (7, 'other', 'Other')")
     assert await dataset_rows.read(conn, 1, version, [path], ["id"], 0, 10) == [(1, ["1"])]
-    assert await dataset_rows.read(conn, 7, version, [path], ["id"], 0, 10) == []
+    # As if there were no such version.
+    for other in (version, 1):
+        with pytest.raises(weft.DataUnavailable, match=f"files of datasets in version {other} have been collected"):
+            await dataset_rows.read(conn, 7, other, [path], ["id"], 0, 10)
     await conn.execute("set weft.org = '7'")
     one = f"{version}, {write}, {number}"
     for call in (
