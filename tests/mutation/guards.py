@@ -521,7 +521,6 @@ GUARDS: list[Guard] = [
     *_of("deploying.begin_building", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and d.id = $2", "and $2::bigint is not null")),
     *_of("deploying.claim_dataset", "test_deploy_guards::test_a_deploy_claims_the_datasets_that_it_writes_and_no_other", "and d.id = $2"),
     *_of("deploying.dag", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and d.name = $2", "and $2::text is not null")),
-    *_of("deploying.deleted_datasets", "test_deploy_guards::test_nobody_goes_back_to_what_is_deleted_meanwhile", "for no key update"),
     *_of("deploying.highest_nonces", "test_deploy_guards::test_how_often_a_job_began_anew_is_counted_in_its_own_dag", "and j.dag_id = $2"),
     *_of("deploying.is_workflow", "test_deploy_guards::test_a_name_that_a_workflow_has_is_none_for_a_dag", "or t.name = $2 || '/live'"),
     *_of("deploying.is_workflow", "test_deploy_guards::test_a_name_that_a_workflow_has_is_none_for_a_dag", "t.workflow_id = $2 or"),
