@@ -67,6 +67,7 @@ class S3Server:
         self._thread.start()
         self._held: list[Held] = []
         self._instead: tuple[str, bytes] | None = None
+        self._forgotten: re.Pattern[str] | None = None
         # The method and place of each request, and what it is signed with.
         self.requests: list[tuple[str, str]] = []
 
@@ -87,10 +88,11 @@ class S3Server:
         self.requests.append((f"{method} {place}", environ.get("HTTP_AUTHORIZATION", "")))
         for held in list(self._held):
             held.meet(method, place)
-        if self._instead is None:
+        is_forgotten = self._forgotten is not None and self._forgotten.search(f"{method} {place}") is not None
+        if self._instead is None and not is_forgotten:
             return self._moto(environ, start)
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        status, body = self._instead
+        status, body = self._instead or ("200 OK", b"")
         start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
         return [body]
 
@@ -114,6 +116,15 @@ class S3Server:
             yield
         finally:
             self._instead = None
+
+    @contextlib.contextmanager
+    def forgetting(self, request: str) -> Iterator[None]:
+        """Say of each such request, by its method and place, that it was done, and do nothing."""
+        self._forgotten = re.compile(request)
+        try:
+            yield
+        finally:
+            self._forgotten = None
 
     def make_bucket(self, address: Bucket | None = None) -> S3Bucket:
         return S3Bucket(self, address)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +117,9 @@ async def test_a_write_that_fails_amid_its_rows_leaves_nothing_that_stays(bench:
         ("403 Forbidden", "AccessDenied", "access is denied: allow s3:GetObject", "access is denied"),
         ("404 Not Found", "NoSuchBucket", "there is no such bucket", "is missing"),
         ("403 Forbidden", "InvalidAccessKeyId", "it does not know the credentials", "access is denied"),
+        ("400 Bad Request", "ExpiredToken", "the credentials have expired: renew AWS_SESSION_TOKEN", "it answers 400"),
+        ("500 Internal Server Error", "InternalError", "too busy, and answers 500 InternalFailure", "answers 500"),
+        ("503 Slow Down", "SlowDown", "it is out of order or too busy, and answers 503 SlowDown", "answers 503"),
     ],
 )
 async def test_what_is_wrong_with_a_bucket_is_told_and_no_secret(
@@ -136,8 +141,32 @@ async def test_what_is_wrong_with_a_bucket_is_told_and_no_secret(
         told = str(problem.value)
         assert expected in told
         assert s3_bucket.address.name in told
+        assert problem is collected or ".parquet: " in told, "which object it is about"
         assert SECRET not in told
         assert "AKIA" not in told
+
+
+@pytest.mark.parametrize("rows", [1, 12], ids=["at once", "in parts"])
+async def test_a_task_is_tried_again_when_its_bucket_lost_what_it_said_it_took(
+    make_client: MakeClient, s3_bucket: S3Bucket, rows: int
+) -> None:
+    client, registry = await make_client(data_url=s3_bucket.url), Registry()
+    attempts: list[int] = []
+    lost = r"^(PUT \S*parquet\?$|POST \S*uploadId)"
+
+    @registry.task(name="write", retry=weft.Retry(2, initial_delay=0))
+    async def write(ctx: weft.Context) -> None:
+        attempts.append(ctx.attempt)
+        table = pa.table({"id": range(rows), "noise": [random.Random(id).randbytes(1 << 20) for id in range(rows)]})
+        with s3_bucket.server.forgetting(lost) if len(attempts) == 1 else contextlib.nullcontext():
+            await ctx.dataset("orders").write(table)
+
+    async with weft.Worker(client=client, registry=registry):
+        await client.wait((await client.enqueue("write")).id, timeout=60)
+    assert attempts == [1, 2]
+    assert await asked(client, "select count(*) as n from orders") == [{"n": rows}]
+    ours = [request for request, _ in s3_bucket.server.requests if s3_bucket.address.name in request]
+    assert any("uploadId" in request for request in ours) == (rows > 1)
 
 
 async def test_a_bucket_that_cannot_be_reached_is_told_as_such(

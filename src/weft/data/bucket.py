@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # As Arrow tells it: what S3 calls the problem, in capitals, or the status of the answer where there is none.
 _TOLD = re.compile(r"AWS Error ([A-Z0-9_]+)(?: \(HTTP status (\d{3})\))?")
+_STATUSES = {"INTERNAL_FAILURE": "500", "SERVICE_UNAVAILABLE": "503", "SLOW_DOWN": "503"}
+_GONE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
+# What S3 calls a problem that Arrow does not know, and which object it is about.
+_UNKNOWN = re.compile(r"Unable to parse ExceptionName: (\w{1,64})")
+_OBJECT = re.compile(r"(?:key '|(?:input source|does not exist) '[^/']+/)([^']{1,1024})'")
 
 
 def open_bucket(address: Bucket) -> fs.FileSystem:
@@ -46,24 +51,26 @@ def telling(place: str) -> Iterator[None]:
     """Tell what is wrong with files in our own words: those of Arrow may have credentials in them."""
     try:
         yield
-    except FileNotFoundError as problem:
-        if not place.startswith("s3://"):
-            raise DataUnavailable(place, f"are missing: {problem.filename or problem}") from None
-        raise DataUnavailable(place, f"are out of reach: {_words(problem) or 'an object is missing'}") from None
     except OSError as problem:
         if place.startswith("s3://"):
-            raise DataUnavailable(place, f"are out of reach: {_words(problem)}") from None
+            named = _OBJECT.search(str(problem))
+            where = "" if named is None else f" at {named[1]}"
+            raise DataUnavailable(place, f"are out of reach{where}: {_words(problem)}") from None
+        if isinstance(problem, FileNotFoundError):
+            raise DataUnavailable(place, f"are missing: {problem.filename or problem}") from None
         raise DataUnavailable(place, f"are out of reach: {problem.strerror or problem}") from None
 
 
 def _words(problem: OSError) -> str:
-    told = _TOLD.search(str(problem))
-    if told is None:
-        return "" if isinstance(problem, FileNotFoundError) else problem_of(problem)
-    code = told[1].title().replace("_", "")
-    if isinstance(problem, FileNotFoundError) and code != "NoSuchBucket":
-        return ""
-    return problem_of(OSError(f"<Code>{code}</Code> status code: {told[2]}" if told[2] else f"<Code>{code}</Code>"))
+    text, is_missing = str(problem), isinstance(problem, FileNotFoundError)
+    told, unknown = _TOLD.search(text), _UNKNOWN.search(text)
+    kind, status = (told[1], told[2] or _STATUSES.get(told[1])) if told is not None else ("", None)
+    if kind in _GONE or (is_missing and kind != "NO_SUCH_BUCKET"):
+        return "an object is missing"
+    if kind in ("", "NETWORK_CONNECTION"):
+        return problem_of(OSError())
+    code = unknown[1] if unknown is not None else "" if kind == "UNKNOWN" else kind.title().replace("_", "")
+    return problem_of(OSError(f"<Code>{code}</Code>" + ("" if status is None else f" status code: {status}")))
 
 
 class Objects:

@@ -93,7 +93,7 @@ class PartitionedWriter:
         """Close all files; return what was written when it will be there after a crash of the machine."""
         for partition in list(self._open):
             self._close(partition)
-        self._storage.keep(self._location, [file.path for file in self.written])
+        self._storage.keep(self._location, {file.path: file.bytes for file in self.written})
         return self.written
 
     def give_up(self) -> None:

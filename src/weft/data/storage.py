@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pyarrow import NativeFile, fs
 
+from weft.core.data_errors import DataUnavailable
 from weft.data.bucket import Objects, open_bucket, telling
 from weft.db.blob_address import Bucket
+
+_AT_ONCE = 16
 
 
 class Storage:
@@ -51,12 +55,14 @@ class Storage:
             Path(self.root, location).mkdir(parents=True, exist_ok=True)
         return self.files.open_output_stream(self.path(location, name))
 
-    def keep(self, location: str, names: Iterable[str]) -> None:
-        """Return when files that were written will be there after a crash of the machine."""
-        names = list(names)
-        if not self.is_local or not names:
+    def keep(self, location: str, sizes: Mapping[str, int]) -> None:
+        """Return when files that were written, by name, will be there after a crash of the machine, and whole."""
+        if not sizes:
             return
-        for name in names:
+        if not self.is_local:
+            self._require_whole(location, sizes)
+            return
+        for name in sizes:
             _flush(self.path(location, name))
         folder = Path(self.root, location)
         # The folders themselves may be new.
@@ -87,6 +93,15 @@ class Storage:
             return self._in_bucket().beginning_with(location, prefix)
         folder = Path(self.root, location)
         return [each.name for each in folder.iterdir() if each.name.startswith(prefix)] if folder.is_dir() else []
+
+    def _require_whole(self, location: str, sizes: Mapping[str, int]) -> None:
+        """Raise `DataUnavailable` unless a bucket has all that it said it took: what it says may have been cut off."""
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            infos = threads.map(self.files.get_file_info, [self.path(location, name) for name in sizes])
+            for (name, size), info in zip(sizes.items(), infos, strict=True):
+                if info.size != size:
+                    problem = f"were not kept: the bucket took {location}{name}, and has not all of its {size:,} bytes"
+                    raise DataUnavailable(str(self.address), problem)
 
     def _in_bucket(self) -> Objects:
         if self._objects is None:

@@ -63,9 +63,9 @@ def _by_status(status: str, code: str, text: str) -> str:
         return _OTHER_REGION
     if status in ("401", "403"):
         return f"access is denied: {_RIGHTS}"
-    if not status:
+    if not status and not code:
         return "it cannot be reached: see to the network, AWS_ENDPOINT_URL and AWS_REGION, then try again"
-    answer = f"{status} {code}".rstrip()
+    answer = f"{status} {code}".strip()
     if status == "429" or status.startswith("5"):
         return f"it is out of order or too busy, and answers {answer}: try again later"
     return f"it answers {answer}: look that up in the documentation of the storage"
