@@ -67,6 +67,8 @@ tries = {
     "write a temporary file": lambda: write(folder + "/t"),
     "remove a temporary file": lambda: os.unlink(folder + "/t"),
     "start a thread": lambda: in_thread(lambda: 0),
+    "copy a descriptor": lambda: os.close(fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 0)),
+    "take memory of one's own": lambda: mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS),
     "take some memory": lambda: bytearray(20_000_000),
     "read another file": lambda: os.open(refused, os.O_RDONLY),
     "read another file in a thread": lambda: in_thread(lambda: os.open(refused, os.O_RDONLY)),
@@ -104,6 +106,11 @@ tries = {
     "another's memory": lambda: called(libc.process_vm_readv(os.getppid(), None, 0, None, 0, 0)),
     "memory that is executed": lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC),
     "memory that becomes executable": lambda: called(libc.mprotect(ctypes.c_void_p(id(tries) & ~4095), 4096, 7)),
+    "memory that could be shared": lambda: mmap.mmap(-1, 4096),
+    "memory that grows as a stack": lambda: mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | 0x120),
+    "a signal that a file sends": lambda: fcntl.fcntl(1, fcntl.F_SETOWN, os.getpid()),
+    "which signal a file sends": lambda: fcntl.fcntl(1, fcntl.F_SETSIG, 9),
+    "a lease of a file": lambda: fcntl.fcntl(os.open(allowed, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK),
     "a ring of calls": lambda: called(libc.syscall(425, 8, None)),
     "a program for the kernel": lambda: called(libc.syscall(321, 0, None, 0)),
     "a file in memory": lambda: os.memfd_create("x"),
@@ -135,6 +142,7 @@ print(json.dumps({"missing": missing, "found": found}))
 """
 ALLOWED = {
     "read what is allowed", "write a temporary file", "remove a temporary file", "start a thread", "take some memory",
+    "copy a descriptor", "take memory of one's own",
 }  # fmt: skip
 
 

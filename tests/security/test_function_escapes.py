@@ -61,7 +61,7 @@ async def next_one_is_answered(queries: QueryProcess, world: World) -> bool:
 async def test_an_attempt_to_escape_fails(queries: QueryProcess, world: World, what: str) -> None:
     places = {
         "secret": world.secret, "outside": str(world.outside), "own": str(world.own),
-        "port": world.listener.getsockname()[1],
+        "port": world.listener.getsockname()[1], "pid": os.getpid(),
     }  # fmt: skip
     before = world.state()
     answer, _ = await attempt(queries, world, code_of(ESCAPES[what], places))
