@@ -88,3 +88,23 @@ async def test_what_the_columns_of_a_function_are_made_of_is_told_by_its_author(
         assert sorted(edge.target for edge in edges) == ["both.root", "both.twice", "doubled.twice"]
         assert "config.columns_from.root: numbers has no column 'x'; it has n" in await scene.error(wrong)
         assert "columns_from: there is no column 'nothing'; there are n, twice, root" in await scene.error(missing)
+
+
+async def test_values_that_stand_for_several_are_written_as_what_they_are_and_within_the_limits(
+    make_client: MakeClient, conn: Conn, registry: Registry
+) -> None:
+    client = await make_client(query_memory="100MiB")
+    scene = OperatorScene(client, conn, registry)
+    coded = "import pyarrow as pa\ndef transform(table):\n    words = pa.array({words})\n    return {{'word': words}}"
+    few = coded.format(words="['a', None, 'a']).dictionary_encode(")
+    many = coded.format(words="['x' * 10**6]).dictionary_encode().take(pa.array([0] * 10**5)")
+    await scene.job("few", "udf", {"code": few}, ["numbers"], "few")
+    bomb = await scene.job("many", "udf", {"code": many}, ["numbers"], "many", max_attempts=1)
+    chosen = "select 'b'::enum ('a', 'b') as word, ['a'::enum ('a', 'b')] as words from changes"
+    await scene.job("chosen", "sql_transform", {"sql": chosen}, ["numbers"], "chosen")
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.put("numbers", None, [{"n": 4}])
+        assert "memory" in await scene.error(bomb)
+        await scene.settled()
+        found = [await scene.rows("few"), await scene.rows("chosen")]
+    assert found == [[{"word": "a"}, {"word": None}, {"word": "a"}], [{"word": "b", "words": ["a"]}]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import orjson
 
-from weft.data import computing, query_formats, query_frames, query_views, walls
+from weft.data import computing, plain_arrow, query_formats, query_frames, query_views, walls
 from weft.data.query_reading import Refused, select_in, tables_of
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _query(
         query_views.attach(connection, each)
     limits = request["limits"]
     sink = _Frames(place, limits["bytes"])
-    rows = _stream(connection, request["sql"], request["format"], sink, limits["rows"])
+    rows = _stream(connection, request["sql"], request["format"], sink, limits["rows"], plain="plain" in request)
     sink.flush()
     _tell(place, query_frames.END, {"rows": rows})
 
@@ -163,27 +163,35 @@ def _compute(place: int, request: dict[str, Any], files: list[str]) -> None:
         raise _LimitHit("rows")
     sink = _Frames(place, limits["bytes"])
     sink.columns([{"name": field.name, "type": str(field.type)} for field in table.schema])
-    writer = query_formats.writer_for("arrow", sink, table.schema)
+    schema = plain_arrow.plain_schema(table.schema)
+    writer = query_formats.writer_for("arrow", sink, schema)
     for batch in table.to_batches(max_chunksize=query_formats.ROWS_AT_ONCE["arrow"]):
-        writer.write(batch)
+        writer.write(plain_arrow.plain_batch(batch, schema))
     writer.close()
     sink.flush()
     _tell(place, query_frames.END, {"rows": table.num_rows})
 
 
-def _stream(connection: duckdb.DuckDBPyConnection, sql: str, format: str, sink: _Frames | _Nowhere, most: int) -> int:
+def _stream(
+    connection: duckdb.DuckDBPyConnection, sql: str, format: str, sink: _Frames | _Nowhere, most: int,
+    *, plain: bool = False,
+) -> int:  # fmt: skip
     """Write the answer batch by batch, and return how many rows it has."""
     answer = _bound(connection, sql)
     names = query_formats.distinct(answer.columns)
     sink.columns([{"name": name, "type": str(kind)} for name, kind in zip(names, answer.types, strict=True)])
     reader: pa.RecordBatchReader = answer.to_arrow_reader(query_formats.ROWS_AT_ONCE[format])
-    writer = query_formats.writer_for(format, sink, _renamed(reader.schema, names))
+    schema = _renamed(reader.schema, names)
+    if plain:
+        schema = plain_arrow.plain_schema(schema)
+    writer = query_formats.writer_for(format, sink, schema)
     rows = 0
     for batch in reader:
         rows += batch.num_rows
         if rows > most:
             raise _LimitHit("rows")
-        writer.write(batch.rename_columns(names))
+        named = batch.rename_columns(names)
+        writer.write(plain_arrow.plain_batch(named, schema) if plain else named)
     writer.close()
     return rows
 

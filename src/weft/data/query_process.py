@@ -187,16 +187,18 @@ class QueryProcess:
 
     @asynccontextmanager
     async def query(
-        self, sql: str, attached: Sequence[Attached] = (), format: Format = "json", limits: QueryLimits | None = None
-    ) -> AsyncIterator[Answer]:
+        self, sql: str, attached: Sequence[Attached] = (), format: Format = "json", limits: QueryLimits | None = None,
+        *, plain: bool = False,
+    ) -> AsyncIterator[Answer]:  # fmt: skip
         """Run a query over datasets; what is left of it when the block ends is ended too.
 
-        ``json`` is one row a line. Raises `InvalidQuery` for SQL that is wrong or no query, `QueryLimitReached`, and
-        `QueryCrashed`, which concerns no other query.
+        ``json`` is one row a line; in ``plain`` Arrow no value stands for several. Raises `InvalidQuery` for SQL that
+        is wrong or no query, `QueryLimitReached`, and `QueryCrashed`, which concerns no other query.
         """
         if format not in FORMATS:
             raise InvalidInput("format", f"must be one of {', '.join(FORMATS)}")
-        async with self._process("query", sql, attached, format, limits or self.limits) as answer:
+        more = {"plain": "yes"} if plain else {}
+        async with self._process("query", sql, attached, format, limits or self.limits, more) as answer:
             await answer.begin()
             yield answer
 
@@ -206,7 +208,7 @@ class QueryProcess:
     ) -> AsyncIterator[Answer]:
         """Let a function of Python, ``entry`` of some ``code``, make a table of one, behind the same walls as a query.
 
-        ``schema`` is that of the table, as Arrow writes it; the answer is Arrow's. Raises as `query` does.
+        ``schema`` is that of the table, as Arrow writes it; the answer is plain Arrow. Raises as `query` does.
         """
         more = {"entry": entry, "schema": base64.b64encode(schema).decode()}
         async with self._process("compute", code, [attached], "arrow", limits or self.limits, more) as answer:

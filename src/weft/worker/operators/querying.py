@@ -13,14 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weft.core.errors import InvalidInput
-from weft.core.query_errors import InvalidQuery
+from weft.core.query_errors import InvalidQuery, QueryLimitReached
 from weft.data.fetching import lent_files
+from weft.data.plain_arrow import hollow_items, is_packed, is_plain
 from weft.data.query_model import Attached
 from weft.data.query_types import duckdb_columns
 from weft.data.storage import Storage
 from weft.worker.operators.configured import seconds_allowed
 
 if TYPE_CHECKING:
+    from weft.data.query_model import QueryLimits
     from weft.data.query_process import Answer
     from weft.worker.datasets import DatasetFiles
     from weft.worker.live import LiveContext
@@ -50,11 +52,11 @@ async def answered(
     with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
         async with _attached(tables) as attached:
             try:
-                async with queries.query(sql, attached, "arrow", limits) as answer:
+                async with queries.query(sql, attached, "arrow", limits, plain=True) as answer:
                     await spool(live, answer, file)
             except InvalidQuery as problem:
                 raise InvalidInput(field, told(problem.problem, sql)) from None
-        yield checked(file)
+        yield checked(file, limits)
 
 
 async def rows_of(live: LiveContext, sql: str, tables: Mapping[str, DatasetFiles], field: str) -> list[dict[str, Any]]:
@@ -72,19 +74,29 @@ async def spool(live: LiveContext, answer: Answer, file: Any) -> None:
     file.seek(0)
 
 
-def checked(file: Any) -> pa.RecordBatchReader:
+def checked(file: Any, limits: QueryLimits) -> pa.RecordBatchReader:
     """Return a stream that another process has written: nothing in it is believed before it was looked at."""
     try:
-        reader = pa.ipc.open_stream(file)
-    except (pa.ArrowInvalid, OSError) as problem:
+        messages = pa.ipc.MessageReader.open_stream(file)
+        schema = pa.ipc.read_schema(messages.read_next_message())
+    except (pa.ArrowInvalid, OSError, StopIteration) as problem:
         raise RuntimeError(f"the answer is no stream of Arrow: {problem}") from None
+    if not is_plain(schema):
+        raise RuntimeError(f"the answer has values that stand for several: {schema.to_string()[:1000]}")
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in reader:
+        rows = 0
+        for message in messages:
+            if message.type != "record batch" or is_packed(message):
+                raise RuntimeError(f"the answer has a {message.type} that is packed, or none that was expected")
+            batch = pa.ipc.read_record_batch(message, schema)
             batch.validate(full=True)
+            rows += batch.num_rows
+            if max(rows, *map(hollow_items, batch.columns), 0) > limits.rows:
+                raise QueryLimitReached("rows", limits.rows)
             yield batch
 
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def told(message: str, sql: str) -> str:

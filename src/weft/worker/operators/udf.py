@@ -72,7 +72,7 @@ async def _call(live: LiveContext, config: Udf, files: DatasetFiles, partition: 
             except InvalidQuery as problem:
                 raise InvalidInput(_FIELD, problem.problem) from None
         written = await live.write(
-            checked(file), partition=partition, partition_by=config.partition_by,
+            checked(file, limits), partition=partition, partition_by=config.partition_by,
             columns_from=_origins(live, config, files.schema.names),
         )  # fmt: skip
     return int(written.rows)
