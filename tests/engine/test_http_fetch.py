@@ -130,6 +130,20 @@ async def test_each_format_is_rows(
     assert [(row["n"], row["word"] or None) for row in found] == [(1, "a"), (2, None)]
 
 
+async def test_no_cookie_is_kept_for_whoever_fetches_next(
+    make_client: MakeClient, conn: Conn, registry: Registry, site: Site
+) -> None:
+    site.pages["/x"] = b'[{"n": 1}]'
+    client, scene, _ = await fetching(make_client, conn, registry, site, {"url": "/x"})
+    site.statuses = [(200, "set-cookie: session=of-the-first; path=/\r\n")]
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        for _ in range(2):
+            await client.jobs.send_event("look", {})
+            await scene.settled()
+    assert len(site.asked) == 2
+    assert not [headers["cookie"] for _, headers in site.asked if "cookie" in headers]
+
+
 async def test_whoever_asks_for_time_gets_it_and_what_is_refused_is_told(
     make_client: MakeClient, conn: Conn, registry: Registry, site: Site
 ) -> None:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -104,9 +105,13 @@ class _Guarded(httpx.AsyncBaseTransport):
 
 
 def guarded_client(allowed: Sequence[str]) -> httpx.AsyncClient:
-    """Return a client that reaches public addresses, and those that are allowed; it follows nobody elsewhere."""
+    """Return a client that reaches public addresses, and those that are allowed; it follows nobody elsewhere.
+
+    All jobs of all orgs fetch by it: so it keeps no cookies, which one would get and another would send.
+    """
     return httpx.AsyncClient(
         transport=_Guarded(allowed), follow_redirects=False, trust_env=False,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         headers={"User-Agent": f"weft/{__version__}", "Accept-Encoding": "gzip"},
     )  # fmt: skip
 
