@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+from datetime import time
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import asyncpg
+import pyarrow as pa
+import pytest
 from engine_scene import MakeClient
 
 import weft
@@ -110,6 +116,98 @@ async def test_receivers_are_told_with_a_signature_in_order_and_only_by_the_vers
             await scene.settled(job)
             assert await conn.fetchval("select count(*) from weft.outbox where kind = 'callback'") == 2
             assert len(await scene.rows("alerts")) == 3
+
+
+async def test_more_alerts_than_can_be_told_are_written_all_and_told_by_their_number(
+    make_client: MakeClient, conn: Conn, registry: Registry
+) -> None:
+    client = await make_client(callback_secret="s" * 32)
+    scene = OperatorScene(client, conn, registry)
+    config = {"condition": "price > 100", "key": ["symbol"], "history": True}
+    config["callback_url"] = "https://there.is.no.such.host.invalid/"
+    job = await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"], max_attempts=1)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("quotes", None, [{"symbol": f"S{number}", "price": 200} for number in range(1500)])
+        await scene.settled(job)
+        assert await conn.fetchval("select last_error from weft.live_job where id = $1", job) is None
+        assert len(await scene.rows("alerts")) == 1500
+    told = "select payload ->> 'event' as event, count(*) as n, max(payload ->> 'count') as more from weft.outbox"
+    found = await conn.fetch(f"{told} where kind = 'callback' group by 1 order by 1")
+    assert [tuple(row) for row in found] == [("alert.firing", 999, None), ("alert.more", 1, "501")]
+
+
+async def test_values_that_json_does_not_have_keep_no_alert_from_being_told(
+    make_client: MakeClient, conn: Conn, registry: Registry
+) -> None:
+    client = await make_client(callback_secret="s" * 32)
+    scene = OperatorScene(client, conn, registry)
+    odd = pa.table({
+        "symbol": ["a\0b", "c"], "ratio": [math.nan, math.inf], "ratios": [[-math.inf], [None]], "price": [200, 200],
+    })  # fmt: skip
+
+    @registry.task(name="odd")
+    async def write(ctx: weft.Context) -> None:
+        await ctx.dataset("quotes").write(odd)
+
+    config = {
+        "condition": "price > 100",
+        "key": ["symbol", "ratio"],
+        "history": True,
+        "callback_url": "https://x.invalid",
+    }
+    job = await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"], max_attempts=1)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await client.wait((await client.enqueue("odd")).id, timeout=60)
+        await scene.settled(job)
+        assert await conn.fetchval("select last_error from weft.live_job where id = $1", job) is None
+    found = [
+        json.loads(row[0])
+        for row in await conn.fetch("select payload -> 'row' from weft.outbox where kind = 'callback'")
+    ]
+    assert sorted(found, key=lambda row: str(row["symbol"])) == [
+        {"symbol": "a\ufffdb", "ratio": "NaN", "ratios": ["-Infinity"], "price": 200},
+        {"symbol": "c", "ratio": "Infinity", "ratios": [None], "price": 200},
+    ]  # fmt: skip
+
+
+EXACT = {
+    "a number of more than 53 bits": pa.array([Decimal(2**60), Decimal(2**60 + 1)], pa.decimal128(38, 0)),
+    "a nanosecond": pa.array([1_800_000_000_000_000_001, 1_800_000_000_000_000_002], pa.timestamp("ns")),
+    "a day": pa.array([1, 2], pa.date32()),
+}
+
+
+@pytest.mark.parametrize("what", EXACT)
+async def test_a_row_that_is_hardly_after_the_last_one_counts(
+    client: weft.Client, conn: Conn, registry: Registry, what: str
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+
+    @registry.task(name="exact")
+    async def write(ctx: weft.Context) -> None:
+        await ctx.dataset("quotes").write(pa.table({"symbol": ["A", "A"], "number": EXACT[what], "price": [200, 2]}))
+
+    config = {"condition": "price > 100", "key": ["symbol"], "order_by": "number", "history": True}
+    await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"])
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await client.wait((await client.enqueue("exact")).id, timeout=60)
+        await scene.settled()
+        assert [row["state"] for row in await scene.rows("alerts")] == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, time(1, 2)])
+async def test_what_has_no_order_is_told(client: weft.Client, conn: Conn, registry: Registry, value: Any) -> None:
+    scene = OperatorScene(client, conn, registry)
+
+    @registry.task(name="odd")
+    async def write(ctx: weft.Context) -> None:
+        await ctx.dataset("quotes").write([{"symbol": "A", "number": value, "price": 200}])
+
+    config = {**HIGH, "history": True}
+    job = await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"], max_attempts=1)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await client.wait((await client.enqueue("odd")).id, timeout=60)
+        assert "config.order_by: number has a value by which rows have no order" in await scene.error(job)
 
 
 async def in_effect_is_another(client: weft.Client, conn: Conn, dag: int) -> None:

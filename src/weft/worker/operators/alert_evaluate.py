@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -14,6 +16,7 @@ import pyarrow as pa
 
 from weft.core.errors import InvalidInput
 from weft.flow.live.configs import AlertEvaluate
+from weft.live.staging import MOST_CALLBACKS
 from weft.worker.operators.changes import CHANGES, inputs_named, rows_said
 from weft.worker.operators.configured import configured
 from weft.worker.operators.numbered import quoted
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 # Keys share so many slots of the state: those that have nothing in common mostly change side by side.
 _SLOTS = 64
+_MORE = "alert.more"
 _HOLDS = "\u2063holds"
 _PLACE = re.compile(r"\{(\w+)\}")
 _ALERTS = pa.schema([
@@ -113,9 +117,17 @@ class _Evaluation:
         if self._live.outputs:
             await self._live.write(table, partition=self._now.date().isoformat(), columns_from=self._columns_from())
         if self._config.callback_url is not None:
-            for alert in self._alerts:
-                await self._live.call_back(self._config.callback_url, _told(alert), key=_short(alert["key"]))
+            await self._live.call_back_each(self._config.callback_url, self._messages())
         return len(rows)
+
+    def _messages(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what a receiver is told: each alert, or as many as may be told, and how many more there are."""
+        told = [(_short(alert["key"]), _told(alert)) for alert in self._alerts]
+        if len(told) <= MOST_CALLBACKS:
+            return told
+        first = told[: MOST_CALLBACKS - 1]
+        more = {"event": _MORE, "dag": self._live.dag, "job": self._live.job, "count": len(told) - len(first)}
+        return [*first, (_MORE, {**more, "at": self._now.isoformat()})]
 
     def _columns_from(self) -> Origins | None:
         """Return what the columns of alerts are made of: the state of the condition, the others of rows."""
@@ -163,24 +175,39 @@ def _short(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
-    return (
-        value
-        if value is None or isinstance(value, (bool, int, float, str))
-        else orjson.loads(orjson.dumps(value, default=str))
-    )
+    """Return a value as JSON and PostgreSQL have it."""
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+        case str():
+            return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return orjson.loads(orjson.dumps(value, default=str))
 
 
 def _position(value: Any, column: str) -> Any:
     """Return where a row stands, as something that can be compared and remembered."""
     match value:
-        case bool() | None:
-            raise InvalidInput("config.order_by", f"{column} has a value by which rows have no order: {value!r}")
-        case int() | float() | str():
+        case str():
             return value
+        case int() if not isinstance(value, bool):
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case Decimal() if value.is_finite():
+            is_exact = value == value.to_integral_value() and abs(value) < 2**63
+            return int(value) if is_exact else float(value)
         case datetime():
-            return value.timestamp()
+            # What Arrow has in nanoseconds is a moment of pandas, which has them too.
+            exact: int | None = getattr(value, "value", None)
+            return value.timestamp() if exact is None else exact
         case date():
             return value.toordinal()
         case _:
-            return float(value)
+            raise InvalidInput("config.order_by", f"{column} has a value by which rows have no order: {value!r}")
