@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -128,6 +129,28 @@ async def test_each_format_is_rows(
         await scene.settled()
         found = await scene.rows("fetched")
     assert [(row["n"], row["word"] or None) for row in found] == [(1, "a"), (2, None)]
+
+
+@pytest.mark.parametrize("format", ["json", "ndjson", "csv"])
+async def test_decimals_are_as_exact_as_they_were_written(
+    make_client: MakeClient, conn: Conn, registry: Registry, site: Site, format: str
+) -> None:
+    values = ["12345678901234567890.123456789012345678", "18446744073709551617", "-0.1", "1e3"]
+    bodies = {
+        "csv": "n,more\n" + "".join(f'{value},"{{""x"": {value}}}"\n' for value in values),
+        "ndjson": "".join(f'{{"n": {value}, "more": {{"x": {value}}}}}\n' for value in values),
+    }
+    bodies["json"] = f"[{','.join(bodies['ndjson'].splitlines())}]"
+    site.pages["/x"] = bodies[format].encode()
+    config = {"url": "/x", "format": format, "columns": {"n": "decimal", "more": "text"}}
+    client, scene, _ = await fetching(make_client, conn, registry, site, config)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await client.jobs.send_event("look", {})
+        await scene.settled()
+        async with client.datasets.query("select n::varchar as n, more from fetched") as answer:
+            found = [row async for row in answer.records()]
+    assert [Decimal(row["n"]) for row in found] == [Decimal(value) for value in values]
+    assert [Decimal(row["more"].partition(":")[2].strip(" }")) for row in found] == [Decimal(value) for value in values]
 
 
 async def test_no_cookie_is_kept_for_whoever_fetches_next(

@@ -18,7 +18,7 @@ from weft.core.errors import InvalidInput
 from weft.core.json import text_problem
 from weft.flow.live.configs import BlockFollower, HttpFeed, JsonRpcFeed, RpcCall, SqlFeed
 from weft.worker.operators.fetching import Unavailable, fetch, filled, found_at
-from weft.worker.operators.typed_rows import whole_number
+from weft.worker.operators.typed_rows import has_decimals, whole_number
 
 if TYPE_CHECKING:
     from weft.worker.live import LiveContext
@@ -102,6 +102,7 @@ class _Http(Feed):
         super().__init__(live, feed.number, feed.hash, feed.parent_hash)
         self._feed = feed
         self._seconds = config.timeout
+        self._is_exact = has_decimals(config.columns)
 
     async def page(self, after: int | None, limit: int, cursor: str | None = None) -> Page:
         feed = self._feed
@@ -110,7 +111,7 @@ class _Http(Feed):
         values = {"limit": limit, "after": last, "from": last + 1, "to": last + limit, "cursor": cursor or ""}
         url = filled(feed.url, values, _URL)
         answer = await fetch(self.live, url, _URL, seconds=self._seconds, headers=feed.headers)
-        said = answer.json(url.split("/")[2])
+        said = answer.json(url.split("/")[2], exact=self._is_exact)
         rows = found_at(said, feed.items)
         if not isinstance(rows, list):
             raise InvalidInput("config.feed.items", f"no list is at {feed.items!r} of what {url[:200]} answers")
@@ -129,6 +130,7 @@ class _JsonRpc(Feed):
         super().__init__(live, feed.number, feed.hash, feed.parent_hash)
         self._feed = feed
         self._seconds = config.timeout
+        self._is_exact = has_decimals(config.columns)
 
     async def page(self, after: int | None, limit: int, cursor: str | None = None) -> Page:
         [head] = await self._call([(self._feed.latest, None)])
@@ -162,7 +164,7 @@ class _JsonRpc(Feed):
         answer = await fetch(
             self.live, self._feed.url, _URL, seconds=self._seconds, headers=self._feed.headers, body=body
         )
-        said = answer.json(self._feed.url.split("/")[2])
+        said = answer.json(self._feed.url.split("/")[2], exact=self._is_exact)
         several = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, dict)]
         told = {each["id"]: each for each in several if isinstance(each.get("id"), int)}
         found = []

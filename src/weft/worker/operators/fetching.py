@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import json
 import re
 import socket
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -55,12 +57,28 @@ class Fetched:
     headers: httpx.Headers
     body: bytes
 
-    def json(self, host: str) -> Any:
-        """Return what the body says; what is no JSON may be half of it."""
-        try:
-            return orjson.loads(self.body)
-        except orjson.JSONDecodeError as problem:
-            raise Unavailable(f"{host} did not answer in JSON: {problem}") from None
+    def json(self, host: str, *, exact: bool = False) -> Any:
+        """Return what the body says, its numbers ``exact`` if that matters; what is no JSON may be half of it."""
+        return decoded(self.body, f"{host} did not answer in JSON", exact=exact)
+
+
+def decoded(body: bytes, problem: str, *, exact: bool) -> Any:
+    """Return what a text of JSON says; numbers that no float and no integer of 64 bits has are exact if asked for."""
+    try:
+        if exact:
+            return json.loads(body, parse_float=Decimal, parse_int=_whole, parse_constant=_refused)
+        return orjson.loads(body)
+    except (ValueError, RecursionError) as why:
+        raise Unavailable(f"{problem}: {why}") from None
+
+
+def _whole(digits: str) -> int | Decimal:
+    number = Decimal(digits)
+    return int(number) if abs(number) < 2**63 else number
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 class _Guarded(httpx.AsyncBaseTransport):

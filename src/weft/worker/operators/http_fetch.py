@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import orjson
 import pyarrow as pa
 from pyarrow import csv
 
@@ -19,8 +18,8 @@ from weft.flow.durations import seconds_of
 from weft.flow.live.configs import HttpFetch
 from weft.worker.operators.changes import table_of
 from weft.worker.operators.configured import configured
-from weft.worker.operators.fetching import Fetched, Unavailable, fetch, filled, found_at
-from weft.worker.operators.typed_rows import typed_table
+from weft.worker.operators.fetching import Fetched, Unavailable, decoded, fetch, filled, found_at
+from weft.worker.operators.typed_rows import has_decimals, typed_table
 
 if TYPE_CHECKING:
     from weft.worker.live import LiveContext
@@ -84,16 +83,15 @@ def _values(live: LiveContext) -> dict[str, Any]:
 
 def _table(found: Fetched, config: HttpFetch, host: str) -> pa.Table | None:
     """Return what came as a table; None for no rows of which nothing more is known."""
+    exact = has_decimals(config.columns)
     match config.format:
         case "csv":
             return _csv(found.body, config, host)
         case "ndjson":
-            try:
-                rows: Any = [orjson.loads(line) for line in found.body.splitlines() if line.strip()]
-            except orjson.JSONDecodeError as problem:
-                raise Unavailable(f"{host} did not answer in lines of JSON: {problem}") from None
+            wrong = f"{host} did not answer in lines of JSON"
+            rows: Any = [decoded(line, wrong, exact=exact) for line in found.body.splitlines() if line.strip()]
         case _:
-            rows = found_at(found.json(host), config.items)
+            rows = found_at(found.json(host, exact=exact), config.items)
     if isinstance(rows, Mapping):
         rows = [rows]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):

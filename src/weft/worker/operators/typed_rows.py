@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import orjson
@@ -18,6 +18,14 @@ TYPES = {
     "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_(), "text": pa.string(), "json": pa.string(),
     "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(), "decimal": pa.decimal128(38, 18),
 }  # fmt: skip
+
+
+_EXACT = Context(prec=38)
+
+
+def has_decimals(columns: Mapping[str, TypedColumn] | None) -> bool:
+    """Whether it matters that numbers are read as exactly as they are written."""
+    return any(each.type == "decimal" for each in (columns or {}).values())
 
 
 def whole_number(value: Any) -> int | None:
@@ -63,13 +71,13 @@ def _typed(value: Any, type: str, field: str) -> Any:
             case "text":
                 return value if isinstance(value, str) else _text(value)
             case "json":
-                return orjson.dumps(value, default=str).decode()
+                return orjson.dumps(value, default=_told).decode()
             case "timestamp":
                 return _moment(value)
             case "date":
                 return value if type_is_date(value) else date.fromisoformat(str(value)[:10])
             case _:
-                return Decimal(str(value)).quantize(Decimal(1).scaleb(-18))
+                return Decimal(str(value)).quantize(Decimal(1).scaleb(-18), context=_EXACT)
     except (ValueError, ArithmeticError, TypeError, KeyError):
         raise InvalidInput(field, f"{str(value)[:100]!r} is no {type}") from None
 
@@ -86,7 +94,11 @@ def _truth(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    return orjson.dumps(value, default=str).decode() if isinstance(value, (dict, list)) else str(value)
+    return orjson.dumps(value, default=_told).decode() if isinstance(value, (dict, list)) else str(value)
+
+
+def _told(value: Any) -> Any:
+    return orjson.Fragment(str(value)) if isinstance(value, Decimal) and value.is_finite() else str(value)
 
 
 def _moment(value: Any) -> datetime:
