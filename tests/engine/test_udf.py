@@ -47,6 +47,11 @@ async def test_rows_and_columns_are_tables_too_and_what_fails_is_told_with_its_l
         "raises": ("def transform(table):\n    x = 1\n    return table['nothing']", "line 3: KeyError"),
         "type": ("def transform(table): return 7", "transform returned int"),
         "exits": ("def transform(table):\n    raise SystemExit(3)", "line 2: SystemExit: 3"),
+        "no_text": ("def transform(table):\n    raise ValueError('a\\ud800b')", "line 2: ValueError: a?b"),
+        "no_words": (
+            "class Odd(Exception):\n    def __str__(self): raise KeyError\ndef transform(table): raise Odd",
+            "line 3: Odd: (it cannot be told)",
+        ),
         "loops": ("def transform(table):\n    while True: pass", "did not end within"),
         "memory": ("def transform(table): return [{'x': 'y' * 10**9}]", "memory"),
         "dies": ("import ctypes\ndef transform(table): ctypes.string_at(0)", "ended by SIGSEGV"),

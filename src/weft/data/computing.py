@@ -54,7 +54,7 @@ def computed(code: str, entry: str, table: pa.Table) -> pa.Table:
     except SyntaxError as problem:
         raise Failed(f"line {problem.lineno}, column {problem.offset}: {problem.msg}") from None
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: told to whoever asked
-        raise Failed(f"{_line(problem)}{type(problem).__name__}: {str(problem)[:2000]}") from None
+        raise Failed(f"{_line(problem)}{type(problem).__name__}: {_words(problem)}") from None
 
 
 def _table(made: Any, entry: str) -> pa.Table:
@@ -67,6 +67,14 @@ def _table(made: Any, entry: str) -> pa.Table:
     if not isinstance(made, pa.Table):
         raise Failed(f"{entry} returned {type(made).__name__}: return a table of Arrow, a list of rows, or columns")
     return made
+
+
+def _words(problem: BaseException) -> str:
+    """Return what an exception says, as far as that is a text; one that somebody else wrote may say anything."""
+    try:
+        return str(problem)[:2000].encode(errors="replace").decode()
+    except BaseException:  # noqa: BLE001  the boundary to user code: what it says of itself is its own, too
+        return "(it cannot be told)"
 
 
 def _line(problem: BaseException) -> str:
