@@ -285,3 +285,32 @@ async def test_one_org_is_not_told_of_the_tasks_of_another(make_client: MakeClie
             assert await told("square", value=3) == "run: nothing was kept yet"
     with pytest.raises(weft.NotFound):
         await ours.explain(told.last)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        {"kind": "update", "said": {"dataset": []}},
+        {"kind": "update", "said": {"dataset": "orders"}},
+        {"kind": "partition", "said": {"dataset": "orders", "version": 1, "write": 1, "partitions": 5}},
+        {"kind": "bootstrap", "said": {"dataset": "orders", "version": 1, "write": 1, "partitions": [[]]}},
+        {"kind": "row", "said": {"rows": 5}},
+        {"kind": [], "said": {}},
+        {"kind": "row", "said": []},
+        5,
+    ],
+)
+async def test_params_that_only_look_like_those_of_a_live_job_are_params(
+    client: weft.Client, registry: Registry, unit: Any
+) -> None:
+    @registry.task(name="put")
+    async def put(ctx: weft.Context) -> None:
+        await ctx.dataset("orders").write([{"id": 1}])
+
+    @registry.task(name="look")
+    async def look(live_job: str, unit: Any, ctx: weft.Context) -> None:
+        await ctx.dataset("orders").read()
+
+    async with at_work(client, registry) as told:
+        await told("put")
+        assert await told("look", live_job="x", unit=unit) == "run: no cache is said of it"

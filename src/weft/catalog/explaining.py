@@ -110,7 +110,23 @@ def _unit(task: Task) -> Mapping[str, Any] | None:
     if not isinstance(params, dict) or not isinstance(params.get("live_job"), str):
         return None
     unit = params.get("unit")
-    return unit if isinstance(unit, dict) and isinstance(unit.get("said"), dict) else None
+    # Whoever enqueues a task may give it params that only look so.
+    return unit if isinstance(unit, dict) and _is_sound(unit.get("kind"), unit.get("said")) else None
+
+
+def _is_sound(kind: Any, said: Any) -> bool:
+    if not isinstance(said, dict):
+        return False
+    match kind:
+        case "update" | "partition" | "bootstrap":
+            keys = said.get("partitions") or []
+            is_state = all(isinstance(said.get(name), int) for name in ("version", "write"))
+            are_keys = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+            return isinstance(said.get("dataset"), str) and is_state and are_keys
+        case "row":
+            return isinstance(said.get("rows"), list)
+        case _:
+            return isinstance(kind, str)
 
 
 def _came(unit: Mapping[str, Any], seen: Set[str]) -> str:
