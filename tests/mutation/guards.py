@@ -249,9 +249,8 @@ GUARDS: list[Guard] = [
     *_of("dataset.show", "test_dataset_visibility", ("and ($3::text[] is null or d.read_roles && $3)", "")),
     *_of("dataset.list", "test_dataset_guards", "d.org_id = $1 and"),
     *_of("dataset.list", "test_dataset_visibility", ("and ($3::text[] is null or d.read_roles && $3)", "")),
-    *_of("dataset.files", "test_dataset_guards", "f.org_id = $1 and"),
+    *_of("dataset.is_kept", "test_dataset_guards::test_another_org_finds_and_changes_nothing", "v.org_id = $1 and"),
     *_of("dataset.files", "test_datasets", "and f.added_by <= $3", ("(f.removed_by is null or f.removed_by > $3)", "true")),
-    *_of("dataset.partitions", "test_dataset_guards", "p.org_id = $1 and"),
     *_of("dataset.latest_partitions", "test_dataset_guards", "p.org_id = $1 and"),
     *_of("lineage.inputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
     *_of("lineage.outputs", "test_lineage", ("and ($3::text[] is null or d.read_roles && $3)", ""), ("$3::text[] is not null and not d.read_roles && $3", "true")),
@@ -286,7 +285,7 @@ GUARDS: list[Guard] = [
     *_of("deploying.deleted_datasets", "test_live_attacked", ("d.deleted_at is not null", "false")),
     *_of("keeping.live_user", "test_live_attacked", ("in (g.version_id, g.building_id)", "is not null")),
     *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
-    *_of("rows.read", "test_dataset_tables", "v.org_id = $1 and"),
+    *_of("rows.are_kept", "test_dataset_tables::test_an_org_reads_and_writes_no_rows_of_another", "v.org_id = $1 and"),
     *_of("keeping.open_write", "test_dataset_keeping", ("and t.state = 'running'", "and t.state = 'dead'")),
     *_of("keeping.deleted", "test_dataset_keeping", "d.org_id = $1 and", "for no key update",
          ("order by d.deleted_at desc", "order by d.deleted_at")),
@@ -1658,8 +1657,12 @@ REDUNDANT: list[tuple[Guard, str]] = [
         )
     ),
     *(
-        (Guard(statement, "v.org_id = $1 and"), "what was read before is of the org")
-        for statement in ("dataset.is_kept", "rows.are_kept")
+        (Guard(statement, text), "whether it is kept is asked for of the same org")
+        for statement, text in (
+            ("dataset.files", "f.org_id = $1 and"),
+            ("dataset.partitions", "p.org_id = $1 and"),
+            ("rows.read", "v.org_id = $1 and"),
+        )
     ),
     (
         Guard("dataset.lock_versions", "for no key update"),
