@@ -84,7 +84,7 @@ async def test_who_reads_what_is_collected_meanwhile_gets_all_or_is_told(
     told = ("have been collected while they were read", "is missing", "are missing", "no such version")
     assert found == MANY or any(each in str(found) for each in told), found
     if isinstance(found, BaseException):
-        assert isinstance(found, (weft.DataUnavailable, weft.InvalidQuery, weft.TaskFailed)), found
+        assert isinstance(found, (weft.NotFound, weft.DataUnavailable, weft.InvalidQuery, weft.TaskFailed)), found
     assert (await client.datasets.show("orders")).rows == MANY
 
 
@@ -102,7 +102,7 @@ async def test_what_is_closed_is_not_read_on_though_nothing_of_it_has_gone(
         await conn.execute(f"update weft.dataset_version set {closed} where number = $1", int(state[7]))
         assert seen.gate is not None
         seen.gate.set()
-        with pytest.raises(weft.DataUnavailable, match="have been collected while they were read"):
+        with pytest.raises(weft.NotFound, match="have been collected while they were read"):
             await reading
 
 
@@ -118,5 +118,5 @@ async def test_who_goes_through_partitions_of_what_is_collected_meanwhile_is_tol
         await client.datasets.gc(SOON)
         assert seen.gate is not None
         seen.gate.set()
-        with pytest.raises(weft.DataUnavailable, match="have been collected while they were read"):
+        with pytest.raises(weft.NotFound, match="have been collected while they were read"):
             await looking

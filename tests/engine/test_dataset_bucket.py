@@ -118,7 +118,7 @@ async def test_a_write_that_fails_amid_its_rows_leaves_nothing_that_stays(bench:
         ("404 Not Found", "NoSuchBucket", "there is no such bucket", "is missing"),
         ("403 Forbidden", "InvalidAccessKeyId", "it does not know the credentials", "access is denied"),
         ("400 Bad Request", "ExpiredToken", "the credentials have expired: renew AWS_SESSION_TOKEN", "it answers 400"),
-        ("500 Internal Server Error", "InternalError", "too busy, and answers 500 InternalFailure", "answers 500"),
+        ("500 Internal Server Error", "InternalError", "too busy, and answers 500 Internal", "answers 500"),
         ("503 Slow Down", "SlowDown", "it is out of order or too busy, and answers 503 SlowDown", "answers 503"),
     ],
 )

@@ -213,9 +213,9 @@ async def test_another_org_finds_and_changes_nothing(client: weft.Client, conn: 
     assert await datasets.list_datasets(conn, rival) == []
     version = await conn.fetchval("select id from weft.dataset_version")
     # As if there were no such version.
-    with pytest.raises(weft.DataUnavailable):
+    with pytest.raises(weft.NotFound, match="have been collected"):
         await dataset_writing.dataset_reading.files(conn, rival, version, 1, None, ("", 0), 10)
-    with pytest.raises(weft.DataUnavailable):
+    with pytest.raises(weft.NotFound, match="have been collected"):
         await dataset_writing.dataset_reading.partitions(conn, rival, version, "", 10)
     assert await dataset_writing.dataset_reading.latest_partitions(conn, rival, version, 10) == []
     for call in (

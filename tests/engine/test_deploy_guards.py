@@ -46,7 +46,7 @@ async def test_a_dataset_that_somebody_claims_meanwhile_is_not_written_by_the_da
     assert await conn.fetchval("select count(*) from weft.live_job") == 0
     # And from when it is known that nobody writes it, nobody claims it.
     async with conn.transaction():
-        await conn.fetch(DEPLOYING.lock_datasets, 1, ["ticks"])
+        await conn.fetch(DEPLOYING.hold_datasets, 1, "market", ["ticks"], None, False)
         claims = "select 1 from weft.dataset where name = 'ticks' for no key update skip locked"
         assert await client.database.run(lambda other: other.fetch(claims)) == []
 

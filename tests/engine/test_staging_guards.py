@@ -160,9 +160,9 @@ async def test_nothing_is_noted_of_a_version_of_another_org(client: weft.Client,
     rival = (await client.orgs.show("rival")).id
     fence = await held(conn, client, "read")
     await conn.execute("update weft.task set org_id = $2 where id = $1", fence.task_id, rival)
-    with pytest.raises(weft.DataUnavailable):
+    with pytest.raises(weft.NotFound, match="have been collected"):
         await dataset_writing.list_files(conn, fence, begun.version_id, 1, None, ("", 0), 10)
-    with pytest.raises(weft.DataUnavailable):
+    with pytest.raises(weft.NotFound, match="have been collected"):
         await dataset_writing.list_partitions(conn, fence, begun.version_id, None, 10)
     assert await noted(conn) == []
 

@@ -503,7 +503,7 @@ GUARDS: list[Guard] = [
     *_of("router.due", "test_turn_guards::test_jobs_have_a_turn_that_have_something_to_do", ("u.live_job_id = j.id and", "", 1), ("u.live_job_id = j.id and", "", 3), ("u.live_job_id = j.id and", "", 5), "d.id = j.dag_id and", ("and u.state = 'running'", "", 1), "i.live_job_id = j.id and", "not i.is_internal and d.current_id is distinct from i.version_id or", "u.live_job_id = j.id and", "i.routed_write is null or", ("u.live_job_id = j.id and", "", 2), "and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.lane = '' and u.kind = 'slice')", ("u.live_job_id = j.id and", "", 4), "and u.state = 'running'", "s.live_job_id = j.id and"),
     *_of("router.next_at", "test_routing_guards::test_nobody_looks_again_before_something_may_begin_or_a_job_is_idle", "u.state = 'ready' and", "and u.run_at > weft.now()"),
     *_of("router.next_at", "test_routing_guards::test_nobody_looks_for_a_job_to_be_idle_that_will_not_be", "j.state = 'running' and", "and j.activation = 'reactive'", "and j.paused_at is null", "and exists (select 1 from weft.live_dag d where d.id = j.dag_id and d.paused_at is null)", "and d.paused_at is null", "and not exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'running')", "d.id = j.dag_id and", "u.live_job_id = j.id and", "and u.state = 'running'"),
-    *_of("swapping.advance_backfill", "test_settling_guards::test_a_backfill_sees_that_its_job_drains_when_that_is_said_meanwhile", ("where j.id = b.live_job_id for no key update", "where j.id = b.live_job_id")),
+    *_of("swapping.advance_backfill", "test_settling_guards::test_a_backfill_sees_that_its_job_drains_when_that_is_said_meanwhile", ("where o.id = backfill) for no key update", "where o.id = backfill)")),
     *_of("swapping.collect_dag", "test_settling_guards::test_who_reads_from_outside_keeps_no_job_that_has_stopped", "and i.is_internal"),
     *_of("swapping.move_live_tag", "test_settling_guards::test_the_tag_of_a_dag_is_its_own_and_moves_when_another_version_comes_into_effect", ("elsif t.target_id <> target then", "else"), "elsif not t.is_deployed then perform weft.refuse_move('there', t);"),
     *_of("swapping.settle_dag", "test_deployed_sources::test_when_a_source_looks_and_who_signs_is_changed_while_it_goes_on", "where s.live_job_id = n.live_job_id", ("in (d.version_id, d.building_id)", "= d.building_id", 2)),
@@ -530,7 +530,6 @@ GUARDS: list[Guard] = [
     *_of("deploying.known_handlers", "test_live_guards::test_only_workers_that_are_there_know_handlers", "h.name = any (w.handlers) or", ("and (h.name = any (w.handlers) or starts_with(h.name, $4))", "and $4::text is not null")),
     *_of("deploying.known_handlers", "test_live_guards::test_whoever_deploys_is_told_what_to_start_for_operators_that_come_with_weft", "and h.queue_id = any (w.queues)"),
     *_of("deploying.leave", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("where d.org_id = $1 and d.id = $2;", "where d.org_id = $1;"), ("and d.id = $2 and v.id in", "and v.id in")),
-    *_of("deploying.lock_datasets", "test_deploy_guards::test_a_dataset_that_somebody_claims_meanwhile_is_not_written_by_the_dag", "for no key update"),
     *_of("deploying.outputs", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", "and o.live_job_id = $2"),
     *_of("deploying.put_input", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("and d.name = $4", "and $4::text is not null")),
     *_of("deploying.put_job", "test_swap_guards::test_what_is_done_to_one_dag_leaves_another_as_it_is", ("do update set actor = j.actor", "do nothing")),
@@ -1291,15 +1290,13 @@ REDUNDANT: list[tuple[Guard, str]] = [
             ("deploying.known_jobs", "and u.config_hash = j.config_hash", ""),
         )
     ),
-    *(
-        (
-            Guard(statement, "and d.name = $2" if statement.endswith("dag") else "and d.name = any ($2)", instead),
-            "it bounds what is locked; what is not asked for stays as it is",
-        )
-        for statement, instead in (
-            ("deploying.lock_dag", "and $2::text is not null"),
-            ("deploying.lock_datasets", "and $2::text[] is not null"),
-        )
+    (
+        Guard("deploying.lock_dag", "and d.name = $2", "and $2::text is not null"),
+        "it bounds what is locked; what is not asked for stays as it is",
+    ),
+    (
+        Guard("deploying.outputs_by_name", "and d.name = any ($2)", "and $2::text[] is not null"),
+        "whoever asks looks for each by its name",
     ),
     (Guard("deploying.versions_by_hash", "u.name = d.name and"), "what a job writes is a part of its hash"),
     *(

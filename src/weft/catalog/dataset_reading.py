@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.catalog import datasets
 from weft.catalog.datasets import SQL, Column, Sees, columns_of
 from weft.core.checks import MAX_ID
-from weft.core.data_errors import DataUnavailable
 from weft.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ async def files(
 ) -> list[File]:  # fmt: skip
     """Return a page of the files of a state, or of those that came ``since`` an earlier write.
 
-    Raises `DataUnavailable` when it has been collected meanwhile, lest some of them are missing.
+    Raises `NotFound` when it has been collected meanwhile, lest some of them are missing.
     """
     wanted = None if partitions is None else list(partitions)
     rows = await conn.fetch(SQL.files, org_id, version_id, write, wanted, *after, limit, since)
@@ -147,9 +146,9 @@ async def _require_kept(conn: type_Connection, org_id: int, version_id: int, wri
         raise collected(version_id)
 
 
-def collected(version_id: int) -> DataUnavailable:
+def collected(version_id: int) -> NotFound:
     """Return the error of who reads what is collected meanwhile."""
-    return DataUnavailable(f"version {version_id}", "have been collected while they were read: read the dataset again")
+    return NotFound("version", version_id, "its files have been collected while they were read: read the dataset again")
 
 
 async def partitions(
@@ -157,7 +156,7 @@ async def partitions(
 ) -> list[Partition]:
     """Return a page of the partitions that a version has, by key; rows that are in none have the first key, ''.
 
-    Raises `DataUnavailable` when it has been collected meanwhile.
+    Raises `NotFound` when it has been collected meanwhile.
     """
     rows = await conn.fetch(SQL.partitions, org_id, version_id, after, limit)
     await _require_kept(conn, org_id, version_id, MAX_ID)

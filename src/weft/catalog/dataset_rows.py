@@ -84,14 +84,14 @@ async def read(
 ) -> list[tuple[int, list[str | None]]]:
     """Return rows of files of a version after one of them, each with its number.
 
-    Raises `DataUnavailable` when some of the files have been collected meanwhile.
+    Raises `NotFound` when some of the files have been collected meanwhile.
     """
     writes, numbers = zip(*map(read_path, paths), strict=True) if paths else ((), ())
     check_number(most, "most", 1, MOST_ROWS)
     with _refusals():
         rows = await conn.fetch(SQL.read, org_id, version_id, writes, numbers, list(names), after, most)
     # Whoever collects closes states before he removes anything of them.
-    if not await conn.fetchval(SQL.are_kept, org_id, version_id, list(paths)):
+    if not await conn.fetchval(SQL.are_kept, org_id, version_id, list(paths), writes):
         raise collected(version_id)
     return [(row["number"], row["texts"]) for row in rows]
 

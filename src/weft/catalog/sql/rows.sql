@@ -19,11 +19,12 @@ select r.number, r.texts from weft.dataset_version v cross join lateral weft.row
 where v.org_id = $1 and v.id = $2 order by r.number;
 
 -- name: are_kept
--- Whether nothing of some files of a version has been collected: then the rows that were read of them before are whole. Null when the
--- version is gone.
+-- Whether nothing of some files of a version has been collected: then the rows that were read of them before are whole. Those of a
+-- write that is not over are there, and in no list. Null when the version is gone.
 select not exists (
-  select 1 from unnest($3::text[]) as u (path) where not exists (
-    select 1 from weft.dataset_file f where f.version_id = v.id and f.path = u.path and (f.removed_by is null or f.removed_by > v.oldest_write)))
+  select 1 from unnest($3::text[], $4::bigint[]) as u (path, write) where not exists (
+    select 1 from weft.dataset_file f where f.version_id = v.id and f.path = u.path and (f.removed_by is null or f.removed_by > v.oldest_write))
+    and not exists (select 1 from weft.staged_write s where s.id = u.write and s.version_id = v.id))
 from weft.dataset_version v where v.org_id = $1 and v.id = $2 and v.collected_at is null;
 
 -- name: drop
