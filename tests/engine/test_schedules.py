@@ -399,6 +399,9 @@ async def test_a_backfill_that_was_seen_is_nobodys_when_it_or_its_schedule_has_c
     asked = made.id, seen["version"], seen["next_at"]
     async with conn.transaction():
         assert await conn.fetchval(SQL.take_backfill, *asked)
+        # From then on until its job has begun nobody changes the schedule.
+        changed = "select 1 from weft.schedule for no key update skip locked"
+        assert await scheduled.database.run(lambda other: other.fetch(changed)) == []
         assert await ticker(scheduled).run_once() == 0
     await scheduled.schedules.change("report", inputs={"day": "new"})
     assert not await conn.fetchval(SQL.take_backfill, *asked)

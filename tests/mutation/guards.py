@@ -220,7 +220,7 @@ GUARDS: list[Guard] = [
     *_of("schedule.backfills", "test_schedules", "b.org_id = $1 and"),
     *_of("schedule.cancel_backfill", "test_schedules", "b.org_id = $1 and", "and b.ended_at is null"),
     *_of("schedule.take_backfill", "test_schedules", "and s.version = $2::int", "and b.next_at = $3::timestamptz", "and b.ended_at is null",
-         "for update of b skip locked"),
+         "for update of b skip locked", "for share of s skip locked"),
     *_of("schedule.end_backfill", "test_schedules", "and b.ended_at is null", "and b.next_at is null",
          ("and not exists (select 1 from weft.job j where j.id = any (b.running))", "")),
     *_of("schedule.measure", "test_schedules", ("where s.org_id = $1", "")),

@@ -86,9 +86,10 @@ select b.*, s.name, s.version, s.tag, s.inputs, s.priority, array(select j.id fr
 from weft.backfill b join weft.schedule s on s.id = b.schedule_id where b.id = $1 and b.ended_at is null;
 
 -- name: take_backfill
--- Not ended, at the tick that was seen, and the schedule as it was seen; others who would move it on pass it over.
+-- Not ended, at the tick that was seen, and the schedule as it was seen, which nobody changes meanwhile; others who would move it on
+-- pass it over.
 select true from weft.backfill b join weft.schedule s on s.id = b.schedule_id
-where b.id = $1 and s.version = $2::int and b.next_at = $3::timestamptz and b.ended_at is null for update of b skip locked;
+where b.id = $1 and s.version = $2::int and b.next_at = $3::timestamptz and b.ended_at is null for share of s skip locked for update of b skip locked;
 
 -- name: move_backfill_on
 -- By whoever has taken it.
