@@ -248,7 +248,7 @@ async def test_an_org_reads_and_writes_no_rows_of_another(client: weft.Client, c
     assert await dataset_rows.read(conn, 1, version, [path], ["id"], 0, 10) == [(1, ["1"])]
     # As if there were no such version.
     for other in (version, 1):
-        with pytest.raises(weft.DataUnavailable, match=f"files of datasets in version {other} have been collected"):
+        with pytest.raises(weft.NotFound, match=f"there is no version {other}; its files have been collected"):
             await dataset_rows.read(conn, 7, other, [path], ["id"], 0, 10)
     await conn.execute("set weft.org = '7'")
     one = f"{version}, {write}, {number}"
