@@ -46,6 +46,7 @@ bench-peers: install
 
 chaos: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/crash tests/server/test_conformance.py --campaign=long --timeout=3600
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore=tests/crash --deep -m deep
 
 far: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/engine --through-a-server

@@ -9,6 +9,7 @@ import runpy
 import signal
 import socket
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,27 @@ MODULE = str(Path(weft.__file__).with_name("__main__.py"))
 def become(arguments: list[str], environment: dict[str, str], folder: str, streams: list[Any]) -> None:
     """Make of this copy what `python -m weft` would have made: a process that runs one command."""
     _run([MODULE, *arguments], environment, folder, folder, [stream.detach() for stream in streams])
+
+
+def become_each(commands: list[list[str]], environment: dict[str, str], folder: str, streams: list[Any]) -> None:
+    """Run commands one after the other, each in a copy of this copy, and print how each ended and what it printed."""
+    _take_over([MODULE], environment, folder, folder, [stream.detach() for stream in streams])
+    for arguments in commands:
+        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complained:
+            if (pid := os.fork()) == 0:
+                own = [os.open(os.devnull, os.O_RDONLY), os.dup(printed.fileno()), os.dup(complained.fileno())]
+                try:
+                    _run([MODULE, *arguments], environment, folder, folder, own)
+                except SystemExit as ended:
+                    # What this copy was in the middle of is for the first one to go on with.
+                    sys.stdout.flush()
+                    os._exit(int(ended.code or 0))
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            texts = []
+            for file in (printed, complained):
+                file.seek(0)
+                texts.append(file.read().decode())
+        print(json.dumps([code, *texts]))
 
 
 def become_module(

@@ -21,6 +21,7 @@ import pytest
 import servers
 import weft
 from far import far_client
+from looking import LookingConnection
 from pooler import Pooler, pooler_to
 from reset import Emptier
 from room import make_home
@@ -54,6 +55,7 @@ TEST_BIN = os.environ.get("WEFT_TEST_BIN")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--through-a-server", action="store_true", help="let workers work without a database")
     parser.addoption("--campaign", choices=("short", "long"), default="short", help="length of the crash campaigns")
+    parser.addoption("--deep", action="store_true", help="also what is marked deep, as in the long campaigns")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -79,10 +81,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if TEST_BIN is not None and item.get_closest_marker("embedded"):
             item.add_marker(pytest.mark.skip("holds for the version that is embedded"))
+    if not config.getoption("--deep") and config.getoption("--campaign") == "short":
+        deep = [item for item in items if item.get_closest_marker("deep")]
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
+        config.hook.pytest_deselected(items=deep)
     items[:] = _long_ones_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
@@ -252,7 +258,7 @@ async def database(settings: Settings) -> AsyncIterator[Database]:
 @pytest.fixture
 async def conn(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """A plain connection to the test's database, to look and to meddle."""
-    opened = await asyncpg.connect(url)
+    opened = await asyncpg.connect(url, connection_class=LookingConnection)
     yield opened
     await opened.close()
 

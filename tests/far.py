@@ -22,7 +22,7 @@ class FarClient(weft.Client):
     token: str
 
     def _worker_store(self) -> RemoteStore:
-        own = {"home": self.settings.home, "files_roots": self.settings.files_roots}
+        own = {name: getattr(self.settings, name) for name in ("home", "files_roots", "data_outside")}
         return RemoteStore(self.address, self.token, weft.Settings.load(environ={}, **own))
 
 

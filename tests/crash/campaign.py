@@ -24,6 +24,8 @@ QUEUES = ("default", "other")
 SEED = int(os.environ.get("CRASH_SEED", "0"))
 # What hangs fails where it hangs.
 LIMITS = {"short": 105.0, "long": None}
+# How many batches whoever submits keeps open: every day as many as are enough to have the workers at work.
+WINDOWS = {"short": 8, "long": 30}
 # A task is dead after some crashes; a campaign has more of them than any task would meet in its life.
 PATIENT = {"worker_loss_limit": 1000}
 
@@ -79,7 +81,7 @@ class Nemesis:
 
     async def restart(self, settings: Settings) -> None:
         """End PostgreSQL without a checkpoint, sometimes for longer than a lease, and start it again."""
-        if self.counts["restarts"] % 3 == 2:
+        if self.counts["restarts"] % 2 == 1:
             os.kill((await embedded.ensure_running(settings)).pid, signal.SIGKILL)
         else:
             assert await embedded.stop(settings, mode="immediate")
@@ -98,7 +100,9 @@ class Nemesis:
         assert all(worker.is_alive for worker in self._workers), self._crew.log()[-3000:]
 
 
-async def under_load(crew: Crew, seed: int, trouble: Callable[[Nemesis], Awaitable[None]]) -> dict[str, int]:
+async def under_load(
+    crew: Crew, seed: int, trouble: Callable[[Nemesis], Awaitable[None]], campaign: str
+) -> dict[str, int]:
     """Run ``trouble`` while submitters enqueue and workers work, with the invariants checked all the while.
 
     Returns what was counted, when all is settled and agrees with the ledger.
@@ -108,7 +112,7 @@ async def under_load(crew: Crew, seed: int, trouble: Callable[[Nemesis], Awaitab
     await conn.close()
     seed += SEED
     nemesis = Nemesis(crew, await crew.workers(3, queues=QUEUES, **PATIENT), seed)
-    submitters = [await crew.submitter(seed + n, queues=QUEUES) for n in range(2)]
+    submitters = [await crew.submitter(seed + n, queues=QUEUES, window=WINDOWS[campaign]) for n in range(2)]
     watching = asyncio.create_task(watch(crew.url))
     try:
         await trouble(nemesis)

@@ -75,7 +75,9 @@ class Copy:
         """Return how it ended when it has."""
         code: int = await asyncio.shield(self._end)
         try:
-            await asyncio.wait_for(self._reading.is_over.wait(), _LAST_WORDS)
+            # Not `wait_for`, which forgets that it was cancelled when the end comes at the same moment (Python 3.11).
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._reading.is_over.wait()
         except TimeoutError:
             self._transport.close()
         return code

@@ -28,7 +28,7 @@ from writing import written
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 SOON = timedelta(milliseconds=1)
 # Whether somebody waits for what this session holds.
-WAITED_FOR = "select true from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid)) limit 1"
+WAITED_FOR = "select true from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid)) limit 1"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from weft.db import embedded, migrate
 
 @pytest.mark.long
 async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, campaign: str) -> None:
-    kills = 8 if campaign == "short" else 220
+    kills = 4 if campaign == "short" else 220
 
     async def trouble(nemesis: Nemesis) -> None:
         for _ in range(kills):
@@ -26,7 +26,7 @@ async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, ca
             await nemesis.kill()
 
     async with asyncio.timeout(LIMITS[campaign]):
-        counts = await under_load(crew, 1, trouble)
+        counts = await under_load(crew, 1, trouble, campaign)
     assert counts["kills"] == kills
     assert counts["rescued"] > 0
 
@@ -35,7 +35,7 @@ async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, ca
 async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_sessions_are_ended_and_others_killed(
     crew: Crew, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
-    rounds = 2 if campaign == "short" else 60
+    rounds = 1 if campaign == "short" else 60
 
     async def trouble(nemesis: Nemesis) -> None:
         for _ in range(rounds):
@@ -48,14 +48,14 @@ async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_se
             await pause
 
     async with asyncio.timeout(LIMITS[campaign]):
-        counts = await under_load(crew, 2, trouble)
+        counts = await under_load(crew, 2, trouble, campaign)
     assert counts["pauses"] == rounds
     assert counts["terminated"] > rounds
 
 
 @pytest.mark.long
 async def test_nothing_is_lost_when_postgres_is_killed_under_load(tmp_path: Path, campaign: str) -> None:
-    restarts = 3 if campaign == "short" else 40
+    restarts = 2 if campaign == "short" else 40
     home = make_home("crash")
     settings = Settings(home=home)
 
@@ -68,7 +68,7 @@ async def test_nothing_is_lost_when_postgres_is_killed_under_load(tmp_path: Path
         server = await embedded.ensure_running(settings)
         await migrate.upgrade(server.url)
         async with asyncio.timeout(LIMITS[campaign]), crew_at(server.url, tmp_path / "crew") as crew:
-            counts = await under_load(crew, 3, trouble)
+            counts = await under_load(crew, 3, trouble, campaign)
         assert counts["restarts"] == restarts
     finally:
         await embedded.stop(settings, mode="immediate")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -16,8 +15,8 @@ import weft
 from crash.dataset_acts import NAME, SEVENS, collect
 from crash.harness import VICTIM, Performance, Process, until_forgotten
 from crash.job_acts import settings_for
+from crash.moments import Moments
 from crash.proxy import proxy_to
-from crash.test_job_kill import counted
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -34,13 +33,13 @@ async def copies(tmp_path: Path) -> AsyncIterator[Process]:
 
 async def each_statement(
     url: str, home: Path, conn: Conn, copies: Process, order: Callable[[], Awaitable[dict[str, Any]]],
-    look: Callable[[dict[str, Any], int], Awaitable[None]], *, step: int = 1,
+    look: Callable[[dict[str, Any], int], Awaitable[None]], moments: Moments,
 ) -> int:  # fmt: skip
-    """Kill somebody before each statement in turn, or each of so many, until nobody is; return before which not."""
-    for number in itertools.count(1, step):
+    """Kill somebody at each of the moments in turn, until nobody is; return how many statements there were."""
+    for number in moments:
         said = await order()
         async with proxy_to(url) as proxy:
-            held = proxy.hold("", counted(number))
+            held = proxy.hold("", moments.at(number))
             copies.say(json.dumps({**said, "url": f"{proxy.url}&application_name={VICTIM}", "home": str(home)}))
             victim = Performance(copies, int(await copies.hear()))
             is_killed = await victim.is_reached(held.fired)
@@ -50,8 +49,8 @@ async def each_statement(
         await look(said, number)
         if not is_killed:
             assert int(await victim.end) == 0
-            return number
-    raise AssertionError
+            moments.over()
+    return moments.statements
 
 
 def _on_disk(home: Path) -> set[str]:
@@ -93,7 +92,7 @@ async def claimed(conn: Conn, client: weft.Client) -> tuple[int, int]:
 
 
 async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_nothing(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     done: list[int] = []
     outcomes: list[bool] = []
@@ -118,7 +117,7 @@ async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_not
             # The worker is lost, and whoever comes next finds nothing in the way.
             await conn.execute("delete from weft.task where id = $1", task)
 
-        rounds = await each_statement(url, home, conn, copies, order, look)
+        rounds = await each_statement(url, home, conn, copies, order, look, Moments(campaign))
         assert rounds > 10
         assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
         assert outcomes[-1]
@@ -130,7 +129,7 @@ async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_not
 
 
 async def test_a_task_that_is_killed_with_an_output_of_the_cache_has_completed_with_its_inputs_or_not_at_all(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     outcomes: list[bool] = []
     registry = Registry()
@@ -162,14 +161,14 @@ async def test_a_task_that_is_killed_with_an_output_of_the_cache_has_completed_w
             assert await conn.fetchval("select count(*) from weft.output_cache") == 1
             await conn.execute("delete from weft.task where id = $1", task)
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 5
         assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
         assert outcomes[-1]
         assert not outcomes[0]
 
 
 async def test_who_is_killed_while_going_back_has_gone_back_whole_or_not(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     async with weft.Client(settings=settings_for(url, home)) as client:
         await fill(client, [1], [2, 3], [4])
@@ -185,11 +184,11 @@ async def test_who_is_killed_while_going_back_has_gone_back_whole_or_not(
             shown = await client.datasets.show(NAME)
             assert shown.rows == sum(map(len, (await _rows(client, conn, home)).values()))
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 5
 
 
 async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     async with weft.Client(settings=settings_for(url, home)) as client:
         await client.datasets.create(NAME)
@@ -202,7 +201,7 @@ async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
             assert await _rows(client, conn, home) == {"": [5]}, number
             assert await listed(conn) <= _on_disk(home) | await gone(conn)
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign, every=4)) > 5
         assert _on_disk(home) == await listed(conn)
         assert len(_on_disk(home)) == 1
         assert [each.is_current for each in await client.datasets.versions(NAME)] == [True]

@@ -16,6 +16,7 @@ from buckets import S3Bucket
 from crash.dataset_acts import NAME, collect, write
 from crash.harness import Performance, Process, until
 from crash.job_acts import settings_for
+from crash.moments import Moments
 from crash.test_dataset_kill import claimed, copies, each_statement, fill, listed
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def _rows(client: weft.Client) -> dict[str, list[int]]:
 
 
 async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_nothing(
-    url: str, home: Path, conn: Conn, kept: Kept, copies: Process
+    url: str, home: Path, conn: Conn, kept: Kept, copies: Process, campaign: str
 ) -> None:
     done: list[int] = []
     outcomes: list[bool] = []
@@ -88,7 +89,7 @@ async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_not
             assert sum(seen["counts"]) == 2 * len(done)
             await conn.execute("delete from weft.task where id = $1", task)
 
-        assert await each_statement(url, home, conn, copies, order, look) > 10
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 10
         assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
         assert outcomes[-1]
         assert not outcomes[0]
@@ -101,7 +102,7 @@ async def test_a_task_that_is_killed_has_completed_with_all_it_wrote_or_with_not
 @pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
-    url: str, home: Path, conn: Conn, kept: Kept, copies: Process
+    url: str, home: Path, conn: Conn, kept: Kept, copies: Process, campaign: str
 ) -> None:
     settings = settings_for(url, home, **kept.settings, dataset_retention="1ms")
     async with weft.Client(settings=settings) as client:
@@ -116,7 +117,7 @@ async def test_who_is_killed_while_collecting_takes_nothing_from_readers(
         async def look(said: dict[str, Any], number: int) -> None:
             assert (await _rows(client))["ids"] == [5], number
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign, every=5)) > 5
         assert await kept.names() == await listed(conn)
         assert len(await kept.names()) == 1
         assert [each.is_current for each in await client.datasets.versions(NAME)] == [True]
@@ -148,7 +149,7 @@ async def _has_come(held: Any) -> bool:
 
 
 async def test_who_is_killed_while_registering_has_registered_all_or_nothing(
-    url: str, home: Path, conn: Conn, tmp_path: Path, copies: Process
+    url: str, home: Path, conn: Conn, tmp_path: Path, copies: Process, campaign: str
 ) -> None:
     place = tmp_path / "theirs"
     place.mkdir()
@@ -169,12 +170,12 @@ async def test_who_is_killed_while_registering_has_registered_all_or_nothing(
             assert seen == list(range(1, len(seen) + 1)), number
             assert len(seen) == (await client.datasets.show(NAME)).rows
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 5
         assert (await _rows(client))["ids"] == list(range(1, files + 1))
 
 
 async def test_who_is_killed_while_deleting_and_bringing_back_has_done_each_whole(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     async with weft.Client(settings=settings_for(url, home)) as client:
         await client.datasets.create(NAME, storage="postgres")
@@ -190,4 +191,4 @@ async def test_who_is_killed_while_deleting_and_bringing_back_has_done_each_whol
             assert (await _rows(client))["ids"] == [1], number
             assert await conn.fetchval('select id from weft_data."default.orders"') == 1
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 5

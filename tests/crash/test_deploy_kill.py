@@ -12,6 +12,7 @@ import pytest
 import weft
 from crash.harness import Process
 from crash.job_acts import settings_for
+from crash.moments import Moments
 from crash.test_dataset_kill import each_statement
 from live_scene import until
 from weft.live import swapping
@@ -93,7 +94,7 @@ async def _swapped(client: weft.Client, conn: Conn) -> None:
 
 
 async def test_who_is_killed_while_he_deploys_has_deployed_whole_or_not(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     number, outcomes, before = 0, list[bool](), dict[str, Any]()
     async with weft.Client(settings=settings_for(url, home)) as client:
@@ -121,7 +122,7 @@ async def test_who_is_killed_while_he_deploys_has_deployed_whole_or_not(
             if is_done:
                 await _swapped(client, conn)
 
-        assert await each_statement(url, home, conn, copies, order, look) > 20
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 20
         assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
         assert outcomes[-1]
         assert not outcomes[0]
@@ -130,7 +131,7 @@ async def test_who_is_killed_while_he_deploys_has_deployed_whole_or_not(
 
 
 async def test_who_is_killed_while_he_swaps_leaves_one_whole_version(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     number, outcomes = 0, list[bool]()
     async with weft.Client(settings=settings_for(url, home)) as client:
@@ -160,13 +161,13 @@ async def test_who_is_killed_while_he_swaps_leaves_one_whole_version(
         def _last(found: list[bool]) -> int:
             return max((place + 1 for place, is_done in enumerate(found) if is_done), default=0)
 
-        assert await each_statement(url, home, conn, copies, order, look) > 2
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 2
         assert outcomes[-1]
         assert not outcomes[0]
 
 
 async def test_who_is_killed_while_going_back_leaves_one_whole_version_and_no_event_is_lost(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     sent = 0
     async with weft.Client(settings=settings_for(url, home)) as client:
@@ -191,11 +192,11 @@ async def test_who_is_killed_while_going_back_leaves_one_whole_version_and_no_ev
             # Each event once, in whichever version is in effect.
             assert (row["units"], row["events"]) == (sent, sent), round_
 
-        assert await each_statement(url, home, conn, copies, order, look) > 4
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 4
 
 
 async def test_who_is_killed_while_collecting_takes_nothing_that_is_in_effect(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     number = 0
     async with weft.Client(settings=settings_for(url, home)) as client:
@@ -218,7 +219,7 @@ async def test_who_is_killed_while_collecting_takes_nothing_that_is_in_effect(
             for name in ("notes", "copies"):
                 assert (await client.datasets.show(name)).version is not None, round_
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign, every=7)) > 5
         # In the end nothing is left but what is in effect.
         kept = await conn.fetchrow(
             "select (select count(*) from weft.dag_version) as versions, (select count(*) from weft.live_job) as jobs, "

@@ -31,7 +31,7 @@ async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted_under_load
             await asyncio.sleep(1.0)
 
         async with crew_at(cluster.url, tmp_path / "crew") as crew:
-            counts = await under_load(crew, 4, trouble)
+            counts = await under_load(crew, 4, trouble, campaign)
     assert counts["acknowledged"] > 0
 
 

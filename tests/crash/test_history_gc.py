@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +14,8 @@ import pytest
 import weft
 from crash.harness import VICTIM, Process
 from crash.history_acts import DEPTH, UPKEEP, flow, seen_of, settings_for
-from crash.proxy import nth, proxy_to
+from crash.moments import Moments
+from crash.proxy import proxy_to
 from crash.test_history_kill import Performance, for_victims
 from history_laws import broken_laws, make_older
 from weft.history import collecting
@@ -39,33 +39,34 @@ async def start(copies: Process, url: str, home: Path, actor: str) -> Performanc
 
 @pytest.mark.long
 async def test_a_collection_killed_between_any_two_statements_takes_nothing_that_is_used_and_can_be_done_again(
-    url: str, tmp_path: Path, conn: Conn
+    url: str, tmp_path: Path, conn: Conn, campaign: str
 ) -> None:
-    plan, home = UPKEEP["gc"], tmp_path / "home"
+    plan, home, moments, rounds = UPKEEP["gc"], tmp_path / "home", Moments(campaign, every=2), 0
     copies = await Process.start("crash.apps.history_act", {}, tmp_path / "crew")
     async with weft.Client(settings=settings_for(url, home, "setter")) as client:
-        for number in itertools.count(1):
-            name = f"w{number}"
+        for number in moments:
+            rounds += 1
+            name = f"w{rounds}"
             await plan.prepare(client.workflows, name)
             await make_older(conn)
             async with proxy_to(url) as proxy:
-                held = proxy.hold("", nth(number))
+                held = proxy.hold("", moments.at(number, with_setting_up=True))
                 victim = await start(copies, for_victims(proxy), home, VICTIM)
                 is_held = await victim.is_reached(held.fired)
                 if is_held:
                     await victim.kill()
             async with weft.Client(settings=settings_for(url, home, "other")) as other:
-                for each in range(1, number + 1):
+                for each in range(1, rounds + 1):
                     assert await seen_of(other.workflows, f"w{each}") == plan.seen[0]
                 assert [finding.code for finding in await other.workflows.fsck() if "blob" not in finding.code] == []
                 await other.workflows.gc(DAY)
                 assert await other.workflows.fsck() == []
             assert await broken_laws(conn, DEPTH) == []
-            assert await kinds(conn) == {"version": number, "patch": 2 * number}
+            assert await kinds(conn) == {"version": rounds, "patch": 2 * rounds}
             if not is_held:
-                break
+                moments.over()
     await copies.finish()
-    assert number > 5
+    assert moments.statements > 5
 
 
 async def test_what_is_taken_into_use_while_it_is_being_removed_is_there_afterwards(

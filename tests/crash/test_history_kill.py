@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -16,7 +15,8 @@ import pytest
 import weft
 from crash.harness import VICTIM, Performance, Process, until_call_waits, until_forgotten
 from crash.history_acts import ACTS, DEPTH, LARGE, Act, seen_of, settings_for
-from crash.proxy import Fault, Proxy, nth, proxy_to
+from crash.moments import Moments
+from crash.proxy import Fault, Proxy, proxy_to
 from crash.sessions import sessions
 from history_laws import broken_laws, everything, make_older
 from storages import BucketStorage, FolderStorage, Storage
@@ -141,14 +141,14 @@ def for_victims(proxy: Proxy) -> str:
 
 @pytest.mark.parametrize("stage", [*ACTS, *LARGE], indirect=True)
 async def test_a_process_killed_between_any_two_statements_has_done_all_or_nothing(
-    stage: Stage, copies: Process
+    stage: Stage, copies: Process, campaign: str
 ) -> None:
     """Killed when the server has executed the statement, and before the process hears of that."""
-    done = []
-    for number in itertools.count(1):
+    done, moments = [], Moments(campaign)
+    for number in moments:
         await stage.prepare(number)
         async with proxy_to(stage.url) as proxy:
-            held = proxy.hold("", nth(number))
+            held = proxy.hold("", moments.at(number, with_setting_up=True))
             victim = await stage.start(copies, for_victims(proxy), VICTIM)
             if not await victim.is_reached(held.fired):
                 break
@@ -179,15 +179,21 @@ async def test_a_process_killed_while_its_statement_waits_has_done_all_or_nothin
     await stage.require_done_again(copies, is_done)
 
 
-@pytest.mark.parametrize("how", ["ended by the server", "cut off"])
+WAYS = ("ended by the server", "cut off")
+
+
 async def test_a_session_lost_between_any_two_statements_has_done_all_or_nothing_and_nothing_twice(
-    stage: Stage, how: str
+    stage: Stage, campaign: str
 ) -> None:
     """The caller gets an error, or it was done once; after an error it was done once, or not at all."""
-    for number in itertools.count(1):
-        await stage.prepare(number)
+    moments = Moments(campaign)
+    # Every day in one way after the other, else in both each time.
+    rounds = ((number, how) for number in moments for how in (WAYS if campaign == "long" else (WAYS[number % 2],)))
+    for round_, (number, how) in enumerate(rounds, 1):
+        await stage.prepare(round_)
         async with proxy_to(stage.url) as proxy:
-            rule = proxy.rule("", Fault.CUT, nth(number)) if how == "cut off" else proxy.hold("", nth(number))
+            when = moments.at(number, with_setting_up=True)
+            rule = proxy.rule("", Fault.CUT, when) if how == "cut off" else proxy.hold("", when)
             act = asyncio.create_task(stage.perform(for_victims(proxy)))
             lost = asyncio.create_task(rule.fired.wait())
             await asyncio.wait([act, lost], return_when=asyncio.FIRST_COMPLETED)
@@ -202,5 +208,5 @@ async def test_a_session_lost_between_any_two_statements_has_done_all_or_nothing
         is_done = await stage.require_all_or_nothing()
         assert is_done or not is_told
         if not rule.seen:
-            break
-    assert number > 3
+            moments.over()
+    assert moments.statements > 1

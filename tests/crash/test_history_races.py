@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ import pytest
 import weft
 from crash.harness import until_call_waits
 from crash.history_acts import DEPTH, flow, settings_for
-from crash.proxy import nth, proxy_to
+from crash.moments import Moments
+from crash.proxy import proxy_to
 from history_laws import broken_laws
 
 
@@ -23,11 +23,12 @@ async def first_of(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def test_a_merge_into_a_tag_that_is_undone_meanwhile_takes_over_the_whole_line(
-    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
     """The other line came of what is undone: all that it has is merged, whenever the undo comes."""
+    moments = Moments(campaign)
     async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
-        for number in itertools.count(1):
+        for number in moments:
             name = f"w{number}"
             main, faster = f"{name}/main", f"{name}/faster"
             await other.workflows.push(flow(name))
@@ -35,7 +36,7 @@ async def test_a_merge_into_a_tag_that_is_undone_meanwhile_takes_over_the_whole_
             await other.workflows.branch(faster, main)
             await other.workflows.patch(faster, set={"nodes.load.queue": "fast"})
             async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
-                held = proxy.hold("", nth(number))
+                held = proxy.hold("", moments.at(number, with_setting_up=True))
                 merge = asyncio.create_task(client.workflows.merge(faster, into=main))
                 reached = asyncio.create_task(held.fired.wait())
                 await first_of(merge, reached)
@@ -53,19 +54,20 @@ async def test_a_merge_into_a_tag_that_is_undone_meanwhile_takes_over_the_whole_
                 assert (await other.workflows.show(main)).data == whole, f"undone after statement {number}"
             assert await broken_laws(conn, DEPTH) == []
             if not held.seen:
-                break
+                moments.over()
 
 
 async def test_a_compaction_of_a_tag_that_is_moved_meanwhile_is_made_of_what_it_is_at_then(
-    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
+    moments = Moments(campaign)
     async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
-        for number in itertools.count(1):
+        for number in moments:
             name = f"w{number}"
             await other.workflows.push(flow(name))
             await other.workflows.patch(name, set={"nodes.fetch.params.size": 2})
             async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
-                held = proxy.hold("", nth(number))
+                held = proxy.hold("", moments.at(number, with_setting_up=True))
                 compaction = asyncio.create_task(client.workflows.compact(name))
                 reached = asyncio.create_task(held.fired.wait())
                 await first_of(compaction, reached)
@@ -77,22 +79,23 @@ async def test_a_compaction_of_a_tag_that_is_moved_meanwhile_is_made_of_what_it_
             assert (await other.workflows.show(name)).data["nodes"]["fetch"]["params"]["size"] == 3
             assert await broken_laws(conn, DEPTH) == []
             if not held.seen:
-                break
-    assert number > 3
+                moments.over()
+    assert moments.statements > 2
 
 
 async def test_a_snapshot_that_is_removed_before_it_is_read_is_taken_anew(
-    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
     """It is found, or just taken, and a collection takes it away between any two statements."""
     size = {"nodes.fetch.params.size": 9}
+    moments = Moments(campaign)
     async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
         await other.workflows.push(flow("w"))
-        for number in itertools.count(1):
+        for number in moments:
             if number % 2:
                 await other.workflows.snapshot("w", set=size)
             async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
-                held = proxy.hold("", nth(1 + number // 2))
+                held = proxy.hold("", moments.at(1 + number // 2, with_setting_up=True))
                 taking = asyncio.create_task(client.workflows.snapshot("w", set=size))
                 reached = asyncio.create_task(held.fired.wait())
                 await first_of(taking, reached)
@@ -103,8 +106,8 @@ async def test_a_snapshot_that_is_removed_before_it_is_read_is_taken_anew(
                 assert (await taking).data["nodes"]["fetch"]["params"]["size"] == 9
             await conn.execute("delete from weft.artifact where kind <> 'version'")
             if not held.seen:
-                break
-    assert number > 8
+                moments.over()
+    assert number > 4
 
 
 async def test_a_tag_that_somebody_moves_while_it_is_to_be_mended_is_left_to_them(
@@ -127,19 +130,20 @@ async def test_a_tag_that_somebody_moves_while_it_is_to_be_mended_is_left_to_the
 
 
 async def test_a_merge_of_what_is_removed_meanwhile_says_what_is_not_there(
-    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
     """It is a patch that no tag is at, and a collection takes it away between any two statements."""
     refused = 0
+    moments = Moments(campaign)
     async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
-        for number in itertools.count(1):
+        for number in moments:
             name = f"w{number}"
             await other.workflows.push(flow(name))
             await other.workflows.snapshot(name, set={"nodes.fetch.params.size": 9})
             source = await conn.fetchval("select id from weft.artifact where kind = 'patch' and workflow_id = $1", name)
             await other.workflows.patch(name, set={"nodes.load.queue": "fast"})
             async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
-                held = proxy.hold("", nth(number))
+                held = proxy.hold("", moments.at(number, with_setting_up=True))
                 merge = asyncio.create_task(client.workflows.merge(source, into=name))
                 reached = asyncio.create_task(held.fired.wait())
                 await first_of(merge, reached)
@@ -155,7 +159,7 @@ async def test_a_merge_of_what_is_removed_meanwhile_says_what_is_not_there(
                 assert str(done).startswith(f"there is no version {source};"), f"after statement {number}: {done!r}"
             assert await broken_laws(conn, DEPTH) == []
             if not held.seen:
-                break
+                moments.over()
     assert refused > 3
 
 

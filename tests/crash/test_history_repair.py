@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,8 @@ import asyncpg
 import weft
 from crash.harness import VICTIM, Process
 from crash.history_acts import DEPTH, UPKEEP, seen_of, settings_for
-from crash.proxy import nth, proxy_to
+from crash.moments import Moments
+from crash.proxy import proxy_to
 from crash.test_history_kill import Performance, for_victims
 from history_laws import broken_laws
 
@@ -43,18 +43,18 @@ async def codes(url: str, home: Path, *, repair: bool = False) -> list[str]:
 
 
 async def test_a_repair_killed_between_any_two_statements_leaves_what_the_next_one_mends(
-    url: str, tmp_path: Path, conn: Conn
+    url: str, tmp_path: Path, conn: Conn, campaign: str
 ) -> None:
     plan, home = UPKEEP["repair"], tmp_path / "home"
     copies = await Process.start("crash.apps.history_act", {}, tmp_path / "crew")
-    left = []
-    for number in itertools.count(1):
+    left, moments = [], Moments(campaign)
+    for number in moments:
         name = f"w{number}"
         async with weft.Client(settings=settings_for(url, home, "setter")) as client:
             await plan.prepare(client.workflows, name)
         await conn.execute(DAMAGE.replace("$name$", f"'{name}'"))
         async with proxy_to(url) as proxy:
-            held = proxy.hold("", nth(number))
+            held = proxy.hold("", moments.at(number, with_setting_up=True))
             order = {"act": "repair", "url": for_victims(proxy), "home": str(home), "actor": VICTIM}
             copies.say(json.dumps(order))
             victim = Performance(copies, int(await copies.hear()))
@@ -70,7 +70,7 @@ async def test_a_repair_killed_between_any_two_statements_leaves_what_the_next_o
             for line in ("main", "other", "lost"):
                 assert await seen_of(other.workflows, name, line) == plan.seen[1]
         if not is_held:
-            break
+            moments.over()
     assert int(await victim.end) == 0
     await copies.finish()
     # Nothing at first, one after the other, everything at last.

@@ -13,6 +13,7 @@ import weft
 from crash.dataset_acts import NAME
 from crash.harness import Process
 from crash.job_acts import settings_for
+from crash.moments import Moments
 from crash.test_dataset_kill import _on_disk, _rows, each_statement, fill, gone, listed
 from crash.test_deploy_kill import WRONG, _swapped, feed
 from weft.live import backfilling
@@ -44,7 +45,7 @@ def _is_from_there_on(outcomes: list[bool]) -> bool:
 
 @pytest.mark.parametrize("copies", ["dataset_act"], indirect=True)
 async def test_who_is_killed_while_deleting_a_role_has_taken_it_from_all_or_from_nobody(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     outcomes: list[bool] = []
     async with weft.Client(settings=settings_for(url, home)) as client:
@@ -66,13 +67,13 @@ async def test_who_is_killed_while_deleting_a_role_has_taken_it_from_all_or_from
             assert [row["read_roles"] for row in await conn.fetch(KEPT)] == [["finance"] if there else []] * 2, number
             assert await conn.fetchval(ACTS + " and subject_kind = 'role'", "delete") == sum(outcomes), number
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 5
     assert _is_from_there_on(outcomes)
 
 
 @pytest.mark.parametrize("copies", ["dataset_act"], indirect=True)
 async def test_who_is_killed_while_bringing_a_dataset_back_has_done_so_whole_or_not(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     outcomes: list[bool] = []
     async with weft.Client(settings=settings_for(url, home)) as client:
@@ -91,14 +92,14 @@ async def test_who_is_killed_while_bringing_a_dataset_back_has_done_so_whole_or_
             assert (kept["name"] == NAME, views) == (outcomes[-1], outcomes[-1]), number
             assert await conn.fetchval(ACTS, "undelete") == sum(outcomes), number
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 5
         assert _is_from_there_on(outcomes)
         assert [row["id"] for row in await client.datasets.sample(NAME)] == [1, 2]
 
 
 @pytest.mark.parametrize("copies", ["dataset_act"], indirect=True)
 async def test_who_is_killed_while_handing_a_dataset_over_leaves_it_one_producer(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     outcomes: list[bool] = []
     before = "fill"
@@ -117,7 +118,7 @@ async def test_who_is_killed_while_handing_a_dataset_over_leaves_it_one_producer
             assert kept["producer_output"] == 0, number
             assert await conn.fetchval(ACTS, "hand-over") == sum(outcomes), number
 
-        assert await each_statement(url, home, conn, copies, order, look) > 5
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 5
         assert _is_from_there_on(outcomes)
         # Back to who can write.
         await client.datasets.hand_over(NAME, "@task", "fill")
@@ -164,8 +165,8 @@ async def test_who_is_killed_while_removing_what_is_past_takes_nothing_that_is_s
             for name in ("notes", "copies"):
                 assert (await client.datasets.show(name)).version is not None, round_
 
-        step = 1 if campaign == "long" else 6
-        assert await each_statement(url, home, conn, copies, order, look, step=step) > 15
+        moments = Moments(campaign, every=7)
+        assert await each_statement(url, home, conn, copies, order, look, moments) > 15
         assert await client.datasets.gc() == NOTHING
         assert _on_disk(home) == await listed(conn)
         kept = await conn.fetch("select name from weft.dataset order by name")
@@ -176,7 +177,7 @@ async def test_who_is_killed_while_removing_what_is_past_takes_nothing_that_is_s
 @pytest.mark.parametrize("copies", ["live_act"], indirect=True)
 @pytest.mark.parametrize("act", ["backfill", "advance"])
 async def test_who_is_killed_while_a_backfill_goes_on_has_made_each_unit_once(
-    url: str, home: Path, conn: Conn, copies: Process, act: str
+    url: str, home: Path, conn: Conn, copies: Process, act: str, campaign: str
 ) -> None:
     registry = Registry()
 
@@ -215,7 +216,7 @@ async def test_who_is_killed_while_a_backfill_goes_on_has_made_each_unit_once(
             assert not await conn.fetchval("select count(*) from weft.live_backfill where ended_at is null"), number
             assert not await conn.fetchval("select count(*) from weft.live_backfill where made <> 5"), number
 
-        assert await each_statement(url, home, conn, copies, order, look) > 3
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 3
     assert made[0] == 0
     assert made[-1] == 2
 

@@ -54,13 +54,13 @@ LEFT = {
 class Flow:
     """A drawn DAG, to which events come while it is deployed with other factors, gone back with, and read."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, most: int) -> None:
         self._chance = random.Random(seed + SEED)
         self.name = f"flow{seed}"
         self.nodes = draw_nodes(seed, self._chance)
         # Somebody must be there whose rows tell by which version they were made.
         self.nodes.append(Node(f"m{seed}_last", "map", [self.nodes[0]], scaling={"max_concurrency": 4}))
-        self.events = draw_events(self._chance, 60)
+        self.events = draw_events(self._chance, most)
         self._deployed: list[dict[str, int]] = []
         self.reads = 0
 
@@ -123,11 +123,14 @@ class Flow:
         return [] if node.kind == "source" else [*self._way_to(node.inputs[0]), node]
 
 
-async def _campaign(crew: Crew, seeds: range, trouble: Trouble, *, changes: int, at_least: int) -> None:
+async def _campaign(
+    crew: Crew, seeds: range, trouble: Trouble, *, changes: int, at_least: int, at_most: int | None = None,
+    events: int = 60,
+) -> None:  # fmt: skip
     for seed in seeds:
-        flow = Flow(seed)
+        flow = Flow(seed, events)
         await crew.disband()
-        async with in_trouble(Troupe(crew, seed, MODULES), trouble, at_least=at_least) as client:
+        async with in_trouble(Troupe(crew, seed, MODULES), trouble, at_least=at_least, at_most=at_most) as client:
             await flow.deploy(client)
             reading = asyncio.create_task(flow.read(client))
             _, version = await asyncio.gather(flow.send(client), flow.change(client, changes))
@@ -167,7 +170,7 @@ async def test_live_dags_survive_whoever_is_killed(crew: Crew, campaign: str) ->
     if campaign == "long":
         await _campaign(crew, range(40), Troupe.kill, changes=4, at_least=4)
     else:
-        await _campaign(crew, range(1), Troupe.kill, changes=2, at_least=2)
+        await _campaign(crew, range(1), Troupe.kill, changes=1, at_least=2, at_most=6, events=30)
 
 
 @pytest.mark.long
@@ -178,12 +181,21 @@ async def test_live_dags_survive_those_who_are_paused_past_their_lease_while_ses
     async def trouble(troupe: Troupe) -> None:
         await troupe.pause_and_end_sessions(conn)
 
-    await _campaign(crew, range(100, 120 if campaign == "long" else 101), trouble, changes=4, at_least=1)
+    if campaign == "long":
+        await _campaign(crew, range(100, 120), trouble, changes=4, at_least=1)
+    else:
+        await _campaign(crew, range(100, 101), trouble, changes=1, at_least=1, at_most=2, events=30)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_live_dags_survive_a_server_that_is_ended_at_once(tmp_path: Path, campaign: str) -> None:
     async with mortal_server(tmp_path / "crew") as (crew, settings):
-        seeds = range(200, 220 if campaign == "long" else 201)
-        await _campaign(crew, seeds, lambda troupe: troupe.restart(settings), changes=4, at_least=2)
+
+        async def trouble(troupe: Troupe) -> None:
+            await troupe.restart(settings)
+
+        if campaign == "long":
+            await _campaign(crew, range(200, 220), trouble, changes=4, at_least=2)
+        else:
+            await _campaign(crew, range(200, 201), trouble, changes=1, at_least=1, at_most=2, events=30)

@@ -13,6 +13,7 @@ import pytest
 import weft
 from crash.harness import Process
 from crash.job_acts import settings_for
+from crash.moments import Moments
 from crash.test_dataset_kill import _rows, each_statement
 from live_scene import make_dag, make_job, make_output
 from weft.live.router import Router
@@ -53,7 +54,7 @@ async def _held(conn: Conn, task_id: int) -> int:
 
 
 async def test_an_attempt_that_is_killed_has_done_all_of_its_unit_or_nothing(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     done: list[int] = []
     outcomes: list[bool] = []
@@ -86,7 +87,7 @@ async def test_an_attempt_that_is_killed_has_done_all_of_its_unit_or_nothing(
             # The worker is lost, and whoever comes next finds nothing in the way.
             await conn.execute("delete from weft.task where id = $1", said["task_id"])
 
-        rounds = await each_statement(url, home, conn, copies, order, look)
+        rounds = await each_statement(url, home, conn, copies, order, look, Moments(campaign))
     assert rounds > 10
     assert outcomes == sorted(outcomes), "not up to some statement, and from there on"
     assert outcomes[-1]
@@ -94,7 +95,7 @@ async def test_an_attempt_that_is_killed_has_done_all_of_its_unit_or_nothing(
 
 
 async def test_a_router_that_is_killed_has_made_one_task_of_each_unit_or_none(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
     sent = 0
     async with weft.Client(settings=settings_for(url, home)) as client:
@@ -115,7 +116,7 @@ async def test_a_router_that_is_killed_has_made_one_task_of_each_unit_or_none(
             counts = await conn.fetch("select state, count(*) from weft.live_unit group by state")
             assert [tuple(row) for row in counts] == [("running", sent)], number
 
-        assert await each_statement(url, home, conn, copies, order, look) > 3
+        assert await each_statement(url, home, conn, copies, order, look, Moments(campaign)) > 3
 
 
 async def _require_one_task_each(conn: Conn, job: int) -> None:

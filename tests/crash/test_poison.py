@@ -21,15 +21,16 @@ MODULES = ("crash.apps.handlers", "crash.apps.poison")
 # A worker has to be up with its threads before it may use what is left of this.
 MEMORY = 3 << 30
 KINDS = "segfault exit suicide hoard hoard_apart choke spin_in_thread spin_apart spin_on_loop stubborn".split()
-INNOCENT = 500
+INNOCENT = {"short": 150, "long": 500}
 CRASH_LIMIT = 3
 
 
 class Supervisor:
     """Starts a worker again that died, as any process manager would."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Crew, timeout: float) -> None:
         self._crew = crew
+        self._timeout = timeout
         self._posts: list[asyncio.Task[None]] = []
         self.deaths = 0
 
@@ -40,7 +41,7 @@ class Supervisor:
 
     async def _worker(self) -> Process:
         return await self._crew.worker(
-            modules=MODULES, memory=MEMORY, concurrency=10, worker_task_timeout=3, worker_poll_interval=1
+            modules=MODULES, memory=MEMORY, concurrency=10, worker_task_timeout=self._timeout, worker_poll_interval=1
         )
 
     async def _watch(self, worker: Process) -> None:
@@ -62,7 +63,7 @@ class Supervisor:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
-    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
     draw = random.Random(5)
     __import__("crash.apps.poison")
@@ -70,10 +71,11 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
     new = [weft.NewTask(kind) for kind in [*KINDS, "spin_on_loop", "spin_on_loop"]]
     new += [
         weft.NewTask("work", {"folder": str(crew.folder), "seconds": draw.choice((0, 0.01, 0.1))})
-        for _ in range(INNOCENT)
+        for _ in range(INNOCENT[campaign])
     ]
     draw.shuffle(new)
-    supervisor = Supervisor(crew)
+    # What spins does so until its time is over, three times.
+    supervisor = Supervisor(crew, 3 if campaign == "long" else 1.5)
     handles = await client.enqueue_many(new)
     await supervisor.start(2)
     try:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,8 @@ import pytest
 
 import weft
 from crash.harness import VICTIM, Process, until_forgotten
-from crash.proxy import nth, proxy_to
+from crash.moments import Moments
+from crash.proxy import Exchange, proxy_to
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ async def _counts(conn: Conn) -> tuple[int, ...]:
     return tuple(row)
 
 
-async def _killed_at(number: int, job_id: int, url: str, home: Path, copies: Process) -> bool:
+async def _killed_at(moment: Callable[[Exchange], bool], job_id: int, url: str, home: Path, copies: Process) -> bool:
     """Kill whoever runs a job again when a statement of theirs was executed; False when they had so many not."""
     async with proxy_to(url) as proxy:
-        held = proxy.hold("", nth(number))
+        held = proxy.hold("", moment)
         settings = {"database_url": f"{proxy.url}&application_name={VICTIM}", "home": str(home)}
         copies.say(json.dumps({"job_id": job_id, "settings": settings}))
         pid = int(await copies.hear())
@@ -94,16 +94,17 @@ async def _killed_at(number: int, job_id: int, url: str, home: Path, copies: Pro
 
 
 async def test_a_rerun_that_is_killed_between_any_two_statements_is_there_as_a_whole_or_not_at_all(
-    client: weft.Client, url: str, tmp_path: Path, conn: Conn, copies: Process
+    client: weft.Client, url: str, tmp_path: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
-    players = Players()
+    players, moments = Players(), Moments(campaign)
     async with weft.Worker(client=client, registry=players.registry), weft.Orchestrator(client=client):
         job = await client.jobs.wait((await client.jobs.submit(FLOW)).id, timeout=30)
     assert job.state == "failed"
     done, before = [], await _counts(conn)
     whole: tuple[int, ...] | None = None
-    for number in itertools.count(1):
-        was_killed = await _killed_at(number, job.id, url, tmp_path / "home", copies)
+    for number in moments:
+        moment = moments.at(number, with_setting_up=True)
+        was_killed = await _killed_at(moment, job.id, url, tmp_path / "home", copies)
         await until_forgotten(conn)
         now = await _counts(conn)
         made = tuple(new - old for new, old in zip(now, before, strict=True))
@@ -113,7 +114,7 @@ async def test_a_rerun_that_is_killed_between_any_two_statements_is_there_as_a_w
         done.append(any(made))
         before = now
         if not was_killed:
-            break
+            moments.over()
     assert done == sorted(done)
     assert (done[0], done[-1], done.count(True) > 1) == (False, True, True)
     players.broken, players.acted = [], []

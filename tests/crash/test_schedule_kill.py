@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import json
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -17,8 +16,8 @@ import pytest
 import weft
 from crash.harness import VICTIM, Crew, Performance, Process, until, until_forgotten
 from crash.job_acts import settings_for
+from crash.moments import Moments
 from crash.proxy import proxy_to
-from crash.test_job_kill import counted
 from tick_oracle import ZONES, changes_of, ticks_of
 from weft.jobs.library import Libraries
 from weft.live.ticker import Ticker
@@ -75,16 +74,16 @@ HAS_MOVED_ON = {
 
 @pytest.mark.parametrize("kind", HAS_MOVED_ON)
 async def test_whoever_is_killed_between_any_two_statements_has_begun_a_job_and_moved_on_or_neither(
-    url: str, home: Path, conn: Conn, copies: Process, kind: str
+    url: str, home: Path, conn: Conn, copies: Process, kind: str, campaign: str
 ) -> None:
-    done, ticks = [], []
+    done, ticks, moments = [], [], Moments(campaign)
     async with weft.Client(settings=settings_for(url, home)) as client:
         await client.workflows.push(FLOW)
         await client.schedules.add("report", every=86400)
-        for number in itertools.count(1):
+        for number in moments:
             tick = await (_due(conn, number) if kind == "schedule" else _filled(client, conn, number))
             async with proxy_to(url) as proxy:
-                held = proxy.hold("", counted(number))
+                held = proxy.hold("", moments.at(number))
                 order = {"act": "tick", "url": f"{proxy.url}&application_name={VICTIM}", "home": str(home)}
                 copies.say(json.dumps(order))
                 victim = Performance(copies, int(await copies.hear()))
@@ -99,12 +98,12 @@ async def test_whoever_is_killed_between_any_two_statements_has_begun_a_job_and_
             await Ticker(client.database, client.ids, Libraries(client.database, lambda: client.blobs)).run_once()
             assert await conn.fetchval(HAS_MOVED_ON[kind], tick), number
             if not is_killed:
-                break
+                moments.over()
     assert int(await victim.end) == 0
     # Not begun up to some statement, begun from there on; and each once.
     assert done == sorted(done)
     assert done[-1]
-    assert len(done) > 5
+    assert moments.statements > 5
     assert await _ticks(conn, "report") == sorted(ticks)
 
 

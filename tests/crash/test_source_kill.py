@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -17,8 +16,8 @@ import pytest
 import weft
 from crash.harness import VICTIM, Crew, Performance, Process, until, until_forgotten
 from crash.job_acts import settings_for
+from crash.moments import Moments
 from crash.proxy import proxy_to
-from crash.test_job_kill import counted
 from live_scene import make_dag, make_job
 from tick_oracle import ZONES, changes_of, ticks_of
 from weft.live.source_ticks import SourceTicker
@@ -42,18 +41,18 @@ async def _ticks(conn: Conn, job_id: int) -> list[str]:
 
 
 async def test_whoever_is_killed_between_any_two_statements_has_made_a_unit_and_moved_on_or_neither(
-    url: str, home: Path, conn: Conn, copies: Process
+    url: str, home: Path, conn: Conn, copies: Process, campaign: str
 ) -> None:
-    done, ticks = [], []
+    done, ticks, moments = [], [], Moments(campaign)
     start = await conn.fetchval("select date_trunc('hour', weft.now())")
     source = {"kind": "interval", "every": timedelta(days=365), "anchor": start, "next_at": start, "catch_up": "all"}
     job = await make_job(conn, await make_dag(conn), "clock", "clock", source={**source, "timezone": "UTC"})
     async with weft.Client(settings=settings_for(url, home)) as client:
-        for number in itertools.count(1):
+        for number in moments:
             tick = start - timedelta(minutes=number)
             await conn.execute("update weft.live_source set next_at = $1, anchor = $1", tick)
             async with proxy_to(url) as proxy:
-                held = proxy.hold("", counted(number))
+                held = proxy.hold("", moments.at(number))
                 order = {"act": "tick", "url": f"{proxy.url}&application_name={VICTIM}", "home": str(home)}
                 copies.say(json.dumps(order))
                 victim = Performance(copies, int(await copies.hear()))
@@ -68,7 +67,7 @@ async def test_whoever_is_killed_between_any_two_statements_has_made_a_unit_and_
             await SourceTicker(client.database).run_once()
             assert await conn.fetchval("select next_at > $1 from weft.live_source", tick), number
             if not is_killed:
-                break
+                moments.over()
     assert int(await victim.end) == 0
     # Not taken up to some statement, taken from there on; and each once.
     assert done == sorted(done)

@@ -93,8 +93,10 @@ Trouble = Callable[[Troupe], Awaitable[None]]
 
 
 @asynccontextmanager
-async def in_trouble(troupe: Troupe, trouble: Trouble, *, at_least: int = 0) -> AsyncIterator[weft.Client]:
-    """Lend a client while there is trouble, so often at least; the invariants are watched all the while."""
+async def in_trouble(
+    troupe: Troupe, trouble: Trouble, *, at_least: int = 0, at_most: int | None = None
+) -> AsyncIterator[weft.Client]:
+    """Lend a client while there is trouble, so often at least and at most; the invariants are watched all the while."""
     await troupe.gather()
     crew = troupe.crew
     watching = asyncio.create_task(watch(crew.url))
@@ -105,6 +107,8 @@ async def in_trouble(troupe: Troupe, trouble: Trouble, *, at_least: int = 0) -> 
         while True:
             await trouble(troupe)
             rounds += 1
+            if rounds == at_most:
+                await asyncio.Event().wait()
 
     async def is_enough() -> bool:
         return rounds >= at_least or causing.done()

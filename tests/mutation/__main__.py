@@ -50,7 +50,7 @@ def run_against(guard: Guard, tests: list[str], package: Path = PACKAGE, timeout
         assert loaded.stdout.startswith(str(copy)), f"the tests would not see the mutant but {loaded.stdout}"
         command = [
             sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "--show-capture=no", "-p", "no:randomly",
-            "-p", "no:cacheprovider", "-p", "no:schemathesis", "--timeout=60", *tests,
+            "-p", "no:cacheprovider", "-p", "no:schemathesis", "--timeout=60", "--deep", *tests,
         ]  # fmt: skip
         ran = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=timeout
