@@ -6,6 +6,9 @@ weft datasets show orders
 weft datasets partitions orders --latest
 weft datasets writes orders
 weft datasets versions orders
+weft datasets state orders
+weft datasets sample orders --limit 3
+weft datasets describe orders "what was ordered, by day"
 # docs: end look
 
 # docs: begin back

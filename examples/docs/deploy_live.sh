@@ -8,6 +8,13 @@ weft deploy orders.yaml -m "first"
 weft live show orders
 # docs: end deploy
 
+# docs: begin send
+weft events send order.placed --idempotency-key order-1 \
+  --payload '{"id": 1, "day": "2026-11-18", "customer": "ada", "price": 10}'
+weft events send-many \
+  '[{"name": "order.placed", "payload": {"id": 2, "day": "2026-11-18", "customer": "ada", "price": 5}}]'
+# docs: end send
+
 sed 's/max_attempts: 5/max_attempts: 9/' orders.yaml > more.yaml
 # docs: begin again
 weft deploy more.yaml --seen 1 -m "try harder"
@@ -26,6 +33,12 @@ weft deploy francs.yaml
 weft live jobs orders
 weft deploy abandon orders
 # docs: end build
+
+# docs: begin look
+weft live list
+weft live units orders orders
+weft live state orders totals
+# docs: end look
 
 # docs: begin hold
 weft live pause orders totals --reason "the disk is full"

@@ -53,6 +53,8 @@ def cli(url: str, home: Path) -> Cli:
         (["queues", "limit", "q", "--max", "1", "--none"], 2, "max: give either --max or --none"),
         (["migrate", "downgrade", "base"], 2, "run it again with --yes"),
         (["migrate", "current", "0001"], 2, "revision: `weft migrate current` takes none"),
+        (["query", "select 1", "-o", "x.xlsx"], 2, "x.xlsx ends in none of .json, .jsonl, .csv, .arrow, .parquet"),
+        (["query", "select 1", "-o", "x.csv", "--format", "table"], 2, "--format: a table is only printed"),
     ],
 )
 def test_what_cannot_be_read_is_refused_without_a_database(
@@ -227,3 +229,21 @@ def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
     )  # fmt: skip
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_sql_that_a_deploy_finds_wrong_is_told_with_its_file_and_line(cli: Cli, tmp_path: Path) -> None:
+    job = "{activation: reactive, operator: sql_transform, execution_strategy: PerUpdate, inputs: [ticks],"
+    (tmp_path / "dag.yaml").write_text(
+        f"""dag: market
+jobs:
+  spent:
+    {job} outputs: [spent], config: {{sql: selec 1}}}}
+  doubled:
+    {job} outputs: [doubled], config: {{sql: select * from tick}}}}
+"""
+    )
+    for flags in ([], ["--plan"]):
+        told = cli("deploy", str(tmp_path / "dag.yaml"), *flags, code=2)
+        for line, words in ((4, 'syntax error at or near "selec"'), (6, "Did you mean 'ticks'?")):
+            assert any(each.startswith(f"{tmp_path}/dag.yaml:{line}:") and words in each for each in told.splitlines())
+    assert cli.json("live", "list")["dags"] == []

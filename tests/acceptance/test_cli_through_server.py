@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from docs.pages.cli import commands
 
 import weft
 import weft.cli
-from warm import run_weft
+from warm import run_weft_each
 from weft.contract.table import BY_CALL
 from weft.server.app import make_app
 from weft.server.notes import operations
@@ -302,9 +303,8 @@ def _listed(text: str) -> list[str]:
     return [line.strip() for part in text.splitlines() for line in part.split("|") if line.strip()]
 
 
-def _answer(cli: Cli, words: list[str]) -> tuple[int, Any, str]:
-    done = run_weft(words, environment=cli.environment, folder=APPS, text=None, timeout=60)
-    return done.returncode, done.stdout, done.stderr
+def _answers(cli: Cli, commands: list[list[str]]) -> list[subprocess.CompletedProcess[str]]:
+    return run_weft_each(commands, environment=cli.environment, folder=APPS, timeout=100)
 
 
 def _scrubbed(value: Any) -> Any:
@@ -315,25 +315,21 @@ def _scrubbed(value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", LOOKS)
 def test_what_looks_prints_the_same_through_a_server(scene: Scene, kind: str) -> None:
-    for command in _listed(LOOKS[kind]):
-        words = [*scene.words(command), "--json"]
-        code, printed, complaint = _answer(scene.direct, words)
-        other_code, other_printed, other_complaint = _answer(scene.remote, words)
-        assert (other_code, other_complaint) == (code, complaint), command
-        assert "this is an error in Weft" not in complaint, command
-        documents = [
-            [_scrubbed(json.loads(line)) for line in text.splitlines() if line] for text in (other_printed, printed)
-        ]
-        assert documents[0] == documents[1], command
+    commands = [[*scene.words(command), "--json"] for command in _listed(LOOKS[kind])]
+    for near, far in zip(_answers(scene.direct, commands), _answers(scene.remote, commands), strict=True):
+        assert (far.returncode, far.stderr) == (near.returncode, near.stderr), near.args
+        assert "this is an error in Weft" not in near.stderr, near.args
+        documents = [[_scrubbed(json.loads(line)) for line in way.stdout.splitlines() if line] for way in (far, near)]
+        assert documents[0] == documents[1], near.args
 
 
 @pytest.mark.parametrize("kind", CHANGES)
 def test_what_changes_something_does_so_through_a_server(scene: Scene, kind: str) -> None:
-    for command in _listed(CHANGES[kind]):
-        text, _, expected = command.partition(" =")
-        code, printed, complaint = _answer(scene.remote, [*scene.words(text), "--json"])
-        assert code == int(expected or 0), (command, printed, complaint)
-        assert isinstance(json.loads(printed), dict), command
+    commands = [command.partition(" =") for command in _listed(CHANGES[kind])]
+    answers = _answers(scene.remote, [[*scene.words(text), "--json"] for text, _, _ in commands])
+    for done, (_, _, expected) in zip(answers, commands, strict=True):
+        assert done.returncode == int(expected or 0), done
+        assert isinstance(json.loads(done.stdout), dict), done
     if kind == "people":
         acts = scene.direct.json("audit", "list", "--limit", "5")["entries"]
         assert {each["actor"] for each in acts} == {"token:cli"}

@@ -211,8 +211,8 @@ def test_sql_stands_in_sql_files() -> None:
     allowed = {
         "db/copying.py", "db/embedded.py", "db/embedded_backup.py", "db/foreign.py", "db/migrate.py", "db/revisions.py",
         "queue/upkeep.py", "testing/database.py", "worker/line.py",
-        # For DuckDB: the rows of any dataset, and an example.
-        "sdk/datasets.py", "sdk/row_diff.py", "server/routes/query.py",
+        # For DuckDB: the rows of any dataset, what an author's SQL is a part of, and an example.
+        "sdk/datasets.py", "sdk/live_sql.py", "sdk/row_diff.py", "server/routes/query.py",
         "worker/operators/alert_evaluate.py", "worker/operators/range_aggregator.py",
     }  # fmt: skip
     verbs = re.compile(
@@ -261,6 +261,8 @@ async def test_kinds_of_effects_are_the_same_in_sql_and_python(conn: asyncpg.Con
         ("weft.sdk.worker", {"alembic", "jinja2", "pydantic", "rich", "sqlalchemy", "weft.flow.model", "yaml"}),
         ("weft.sdk.jobs", {"alembic", "jinja2", "rich", "sqlalchemy"}),
         ("weft.sdk.workflows", {"alembic", "jinja2", "rich", "sqlalchemy"}),
+        # Who writes, or asks by a query; pandas comes with the datasets of Arrow, where there is one.
+        ("weft.worker.datasets, weft.worker.dataset_places, weft.data.fetching", {"duckdb", "pandas", "polars"}),
     ],
 )
 def test_what_every_start_waits_for_loads_nothing_that_it_can_do_without(loaded: str, unneeded: set[str]) -> None:

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 import pytest_asyncio
 
+from depth import daily
 from weft.core.errors import WeftError
 from weft.core.query_errors import InvalidQuery, QueryCrashed, QueryLimitReached
 from weft.data.query_model import Attached, QueryLimits
@@ -75,7 +76,7 @@ async def problem_with(queries: QueryProcess, path: Path) -> WeftError | None:
     return None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", daily(range(4), 4))
 async def test_a_damaged_file_ends_at_most_its_query(
     queries: QueryProcess, whole: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:

@@ -47,6 +47,12 @@ async def queries() -> AsyncIterator[QueryProcess]:
         yield process
 
 
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def _alone(queries: QueryProcess) -> None:
+    """Begin when the queries that were ended by tests before are gone: a process takes a moment to end."""
+    await ended(*children_of(queries))
+
+
 @pytest.fixture
 def orders(tmp_path: Path) -> Attached:
     """Three rows in one file."""
@@ -302,7 +308,7 @@ async def test_the_datasets_that_a_query_reads_are_known(
         ("select * from sales.orders", 'quote a name that has dots: "sales.orders"'),
         ("select * from read_csv('x')", "the table function read_csv is not for queries: name datasets"),
         ("pivot a on b", "name the values of the pivot"),
-        ("show tables", "`describe` it by name"),
+        ("show tables", "`weft datasets list` says which datasets there are"),
     ],
 )
 async def test_what_is_no_query_is_refused(queries: QueryProcess, sql: str, told: str) -> None:
@@ -342,6 +348,18 @@ async def test_an_error_names_the_dataset_and_no_path(queries: QueryProcess, tmp
 async def test_a_file_that_is_missing_is_told_by_its_dataset(queries: QueryProcess, tmp_path: Path) -> None:
     problem = await problem_of(queries, "from orders", Attached("orders", (str(tmp_path / "gone.parquet"),)))
     assert (problem.kind, str(problem)) == ("unreadable", "a file of dataset orders is missing")
+
+
+async def test_a_file_of_others_that_leads_elsewhere_when_it_is_opened_is_refused(
+    queries: QueryProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    pyarrow.parquet.write_table(pa.table({"id": [1]}), tmp_path / "other.parquet")
+    (tmp_path / "theirs/1.parquet").symlink_to(tmp_path / "other.parquet")
+    files, within = (str(tmp_path / "theirs/1.parquet"),), (os.path.realpath(tmp_path / "theirs"),)
+    with pytest.raises(InvalidQuery, match="leads to where files of others are not read"):
+        async with queries.query("from theirs", [Attached("theirs", files, within=within)]) as answer:
+            await answer.read()
 
 
 async def test_what_a_format_cannot_hold_is_told(queries: QueryProcess) -> None:
@@ -406,12 +424,20 @@ async def test_nothing_is_computed_that_nobody_reads(queries: QueryProcess) -> N
 def children_of(queries: QueryProcess) -> list[int]:
     """Return the processes of queries that run now, without the one that waits for the next."""
     mine = {int(pid) for pid in _children(os.getpid())}
-    nurseries = [pid for pid in mine if b"query_nursery" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    nurseries = [pid for pid in mine if b"query_nursery" in _told(pid, "cmdline")]
     return [int(child) for pid in nurseries for child in _children(pid) if is_walled(child)]
 
 
 def is_walled(pid: str) -> bool:
-    return "Seccomp:\t2" in Path(f"/proc/{pid}/status").read_text()
+    return b"Seccomp:\t2" in _told(pid, "status")
+
+
+def _told(pid: int | str, what: str) -> bytes:
+    """Return what the kernel tells of a process: nothing of one that has ended since it was seen."""
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def _children(pid: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.data import seccomp
+from weft.data import landlock, seccomp
 
 HEADERS = {
     "x86_64": "asm/unistd_64.h",
@@ -175,6 +176,13 @@ def test_behind_the_walls_only_what_a_query_needs_is_possible(place: Path, user:
     assert {name for name, what in answer["found"].items() if what == "done"} == ALLOWED
     assert [path.read_text() for path in (allowed, refused, spill / "kept")] == ["allowed", "refused", "kept"]
     assert {path.name for path in place.iterdir()} == {"spill", "allowed", "refused"}
+
+
+def test_a_file_that_has_become_a_link_since_it_was_looked_at_is_not_let_through_the_wall(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    (tmp_path / "looked-at").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="has become a link"):
+        landlock.confine(ctypes.CDLL(None, use_errno=True), [str(tmp_path / "looked-at")], None)
 
 
 def test_walls_are_not_put_up_around_one_of_several_threads() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import tracemalloc
 from datetime import time
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -118,6 +120,45 @@ async def test_receivers_are_told_with_a_signature_in_order_and_only_by_the_vers
             assert len(await scene.rows("alerts")) == 3
 
 
+def by_hand(rows: list[dict[str, Any]], streak: int) -> list[tuple[str, int]]:
+    """Return the alerts that rows come to in their order: the id of each, and the number of its row."""
+    found, seen = list[tuple[str, int]](), dict[str, tuple[int, bool, int]]()
+    for row in sorted(rows, key=lambda row: int(row["number"])):
+        high, is_firing, count = seen.get(row["symbol"], (0, False, 0))
+        high, name = high + 1 if row["price"] > 100 else 0, f'{{"symbol":"{row["symbol"]}"}}'
+        if not is_firing and high >= streak:
+            is_firing, count = True, count + 1
+            found.append((f"{name}#{count}:firing", row["number"]))
+        elif is_firing and not high:
+            is_firing = False
+            found.append((f"{name}#{count}:resolved", row["number"]))
+        seen[row["symbol"]] = high, is_firing, count
+    return sorted(found)
+
+
+async def test_a_great_many_rows_come_to_the_same_alerts_and_are_not_kept_all_at_once(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene, chance = OperatorScene(client, conn, registry), random.Random(7)
+    rows = [
+        {"symbol": f"S{chance.randrange(5)}", "number": number, "price": chance.choice((50, 150, 200))}
+        for number in chance.sample(range(1, 60_001), 60_000)
+    ]
+    config = HIGH | {"message": "{number}", "for": 6, "history": True}
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("quotes", None, rows)
+        tracemalloc.start()
+        try:
+            job = await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"])
+            await scene.settled(job)
+            assert tracemalloc.get_traced_memory()[1] < 20_000_000, "with what is loaded: all at once 33"
+        finally:
+            tracemalloc.stop()
+        found = await scene.rows("alerts")
+    assert sorted((row["alert_id"], int(row["message"])) for row in found) == by_hand(rows, 6)
+    assert len(found) > 2000, "more than are kept at once"
+
+
 async def test_more_alerts_than_can_be_told_are_written_all_and_told_by_their_number(
     make_client: MakeClient, conn: Conn, registry: Registry
 ) -> None:
@@ -134,6 +175,28 @@ async def test_more_alerts_than_can_be_told_are_written_all_and_told_by_their_nu
     told = "select payload ->> 'event' as event, count(*) as n, max(payload ->> 'count') as more from weft.outbox"
     found = await conn.fetch(f"{told} where kind = 'callback' group by 1 order by 1")
     assert [tuple(row) for row in found] == [("alert.firing", 999, None), ("alert.more", 1, "501")]
+
+
+async def test_alerts_that_are_too_large_to_be_told_all_are_told_by_their_number(
+    make_client: MakeClient, conn: Conn, registry: Registry
+) -> None:
+    client = await make_client(callback_secret="s" * 32, value_limit="80000")
+    scene = OperatorScene(client, conn, registry)
+    config = {"condition": "price > 100", "key": ["symbol"], "history": True}
+    config["callback_url"] = "https://there.is.no.such.host.invalid/"
+    job = await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"], max_attempts=1)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        many = [{"symbol": f"S{number}", "price": 200, "text": "x" * 4000} for number in range(15)]
+        await scene.add("quotes", None, many)
+        await scene.settled(job)
+        assert await conn.fetchval("select last_error from weft.live_job where id = $1", job) is None
+        assert (
+            await conn.fetchval("select sum(rows) from weft.dataset_write w join weft.live_output using (version_id)")
+            == 15
+        )
+    told = "select payload ->> 'event' as event, count(*) as n, max(payload ->> 'count') as more from weft.outbox"
+    found = await conn.fetch(f"{told} where kind = 'callback' group by 1 order by 1")
+    assert [tuple(row) for row in found] == [("alert.firing", 2, None), ("alert.more", 1, "13")]
 
 
 async def test_values_that_json_does_not_have_keep_no_alert_from_being_told(
@@ -175,6 +238,20 @@ EXACT = {
     "a nanosecond": pa.array([1_800_000_000_000_000_001, 1_800_000_000_000_000_002], pa.timestamp("ns")),
     "a day": pa.array([1, 2], pa.date32()),
 }
+
+
+async def test_zero_of_either_sign_is_one_key(client: weft.Client, conn: Conn, registry: Registry) -> None:
+    scene = OperatorScene(client, conn, registry)
+    config = {"condition": "true", "key": ["level"], "for": 2, "history": True}
+    summed = {"column": "number", "size": 10, "by": ["level"], "aggregates": {"n": "count(*)"}}
+    await scene.job("seen", "alert_evaluate", config, ["levels"], "alerts", append=["alert_id"])
+    await scene.job("summed", "range_aggregator", summed, ["levels"], "sums")
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("levels", None, [{"level": level, "number": 1} for level in (-0.0, 0.0, -0.0)])
+        await scene.add("levels", None, [{"level": 1.0, "number": 20}])
+        await scene.settled()
+        assert [row["alert_id"] for row in await scene.rows("alerts")] == ['{"level":0.0}#1:firing']
+        assert [row["n"] for row in await scene.rows("sums")] == [3]
 
 
 @pytest.mark.parametrize("what", EXACT)

@@ -13,6 +13,7 @@ from engine_scene import MakeClient
 
 import weft
 from chains import Block, Chain
+from depth import daily
 from live_scene import until
 from operator_scene import OperatorScene
 from weft.worker.registry import Registry
@@ -127,6 +128,12 @@ async def test_a_feed_of_sql_is_followed(
         chain.reorganize(9, 12)
         await show()
         await until_like(scene, chain)
+        greedy = feed | {"query": "select * from public.chain where number > $1 and $2 > 0 order by number"}
+        job = await scene.job(
+            "greedy", "block_follower", config_of(greedy), output="all", append=["number"], max_attempts=1,
+            source={"kind": "continuous"}, document={"source": {"kind": "continuous", "poll": 0.02}},
+        )  # fmt: skip
+        assert "answers more than the 7 rows that $2 asks for: end it with `limit $2`" in await scene.error(job)
     monkeypatch.delenv("FEED_DSN")
 
 
@@ -218,7 +225,7 @@ async def test_whoever_asks_to_be_left_alone_is(
         await until_like(scene, chain)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", daily(range(3), 3))
 async def test_whatever_a_feed_does_the_end_is_the_chain(
     near: weft.Client, conn: Conn, registry: Registry, chain: Chain, seed: int
 ) -> None:

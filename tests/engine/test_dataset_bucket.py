@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import random
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from engine_scene import MakeClient
 
 import weft
 from buckets import SECRET, S3Bucket
+from live_scene import until
 from weft.core.data_errors import DataUnavailable
 from weft.core.query_errors import QueryLimitReached
 from weft.data.collecting import DatasetCollector
+from weft.data.own_thread import in_own_thread
+from weft.data.parquet import dataset_of
+from weft.data.storage import Storage
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -206,3 +215,45 @@ async def test_an_endpoint_without_encryption_elsewhere_is_refused(
     bench = Bench(await make_client(data_url=f"{s3_bucket.url}/third"))
     with pytest.raises(weft.TaskFailed, match="AWS_ALLOW_HTTP"):
         await bench.write([{"id": 1}])
+
+
+async def test_a_query_of_a_bucket_that_does_not_answer_holds_up_nobody_else(bench: Bench, s3_bucket: S3Bucket) -> None:
+    """Another user of the same process, such as a server: what he asks for takes a thread for a moment."""
+    await bench.write([{"id": 100, "day": "before"}], partition_by="day")
+    before = s3_bucket.names()
+    await bench.write([{"id": number, "day": f"d{number}"} for number in range(8)], partition_by="day")
+    files = [name.rpartition("/")[2] for name in s3_bucket.names() - before if name.endswith(".parquet")]
+    assert len(files) == 8
+    with contextlib.ExitStack() as doors:
+        held = [doors.enter_context(s3_bucket.server.holding("GET", re.escape(name))) for name in files]
+        asking = asyncio.create_task(asked(bench.client, "select count(*) as n from orders"))
+        await until(lambda: sum(each.has_come for each in held) >= min(8, (os.cpu_count() or 1) + 4))
+        flow = {"workflow_id": "other", "nodes": {"START": {"type": "start", "next": "END"}, "END": {"type": "end"}}}
+        async with asyncio.timeout(20):
+            await bench.client.workflows.push(flow, message="meanwhile")
+            assert await asked(bench.client, 'select id from "orders@1.1"') == [{"id": 100}]
+        assert not asking.done()
+        doors.close()
+        assert await asking == [{"n": 9}]
+
+
+async def test_who_reads_a_bucket_that_does_not_answer_keeps_nobody_from_files_of_the_machine(
+    s3_bucket: S3Bucket, tmp_path: Path
+) -> None:
+    names = [f"{number}.parquet" for number in range(12)]
+    for storage in (away := Storage.at(s3_bucket.url), here := Storage.at(str(tmp_path))):
+        for name in names:
+            with storage.create("v/", name) as sink:
+                pq.write_table(ORDERS, sink)
+
+    def read(storage: Storage) -> int:
+        return dataset_of(storage, [storage.path("v/", name) for name in names], ORDERS.schema).to_table().num_rows
+
+    with contextlib.ExitStack() as doors:
+        held = [doors.enter_context(s3_bucket.server.holding("HEAD", re.escape(f"/{name}"))) for name in names]
+        reading = [asyncio.create_task(in_own_thread(read, away)) for _ in range(3)]
+        await until(lambda: sum(each.has_come for each in held) >= 4)
+        async with asyncio.timeout(20):
+            assert await in_own_thread(read, here) == 36
+        doors.close()
+        assert await asyncio.gather(*reading) == [36] * 3

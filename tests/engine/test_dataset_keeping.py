@@ -21,7 +21,7 @@ from weft.worker.registry import Registry
 from writing import written
 
 # Whether somebody waits for a lock that this session has.
-WAITING = "select 1 from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))"
+WAITING = "select 1 from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))"
 
 
 @asynccontextmanager

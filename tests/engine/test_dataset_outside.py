@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from engine_scene import MakeClient
 import weft
 from buckets import S3Bucket
 from far import far_client
+from operator_scene import OperatorScene
 from weft.data.collecting import DatasetCollector
 from weft.worker.registry import Registry
 
@@ -130,6 +133,18 @@ async def test_parts_of_paths_are_columns_and_partitions(
     assert await read(client, "theirs", "day=2026-11-14/hour=2") == [expected[2]]
 
 
+async def test_an_object_whose_name_has_an_empty_part_is_refused_by_name_and_keeps_no_others_out(
+    make_client: MakeClient, place: Path, s3_bucket: S3Bucket
+) -> None:
+    client, file = await make_client(data_outside=s3_bucket.url), put(place / "1.parquet", id=[1])
+    for name in ("a/1.parquet", "a//2.parquet"):
+        s3_bucket.write(f"theirs/{name}", file.read_bytes())
+    with pytest.raises(weft.InvalidInput, match=r"'a//2\.parquet' has a part in its name that is empty"):
+        await client.datasets.register("theirs", f"{s3_bucket.url}/theirs", glob="*/*/*.parquet")
+    await client.datasets.register("theirs", f"{s3_bucket.url}/theirs")
+    assert await asked(client, "select id from theirs") == [{"id": 1}]
+
+
 async def test_columns_by_which_readers_would_stumble_need_to_be_meant(client: weft.Client, place: Path) -> None:
     put(place / "one/1.parquet", id=[1], name=["a"])
     put(place / "two/1.parquet", id=[1.5])
@@ -199,6 +214,91 @@ async def test_a_link_out_of_the_folder_is_refused_when_it_is_registered_and_whe
     os.replace(place / "bad/1.parquet", place / "good/1.parquet")
     with pytest.raises(weft.DataUnavailable, match="WEFT_DATA_OUTSIDE"):
         await asked(client, "select * from good")
+    async with far_client(client.settings) as far:
+        for one, verb in itertools.product((client, far), ("read", "scan", "files")):
+            with pytest.raises(weft.TaskFailed, match="WEFT_DATA_OUTSIDE"):
+                await tried(one, "good", verb)
+
+
+async def tried(client: weft.Client, name: str, verb: str, between: Callable[[], object] = lambda: None) -> int:
+    """Return how many rows a task finds that asks for a dataset, and reads what it was given after something else."""
+    registry = Registry()
+
+    @registry.task(name="try", retry=0)
+    async def try_it(ctx: weft.Context) -> int:
+        found = await getattr(ctx.dataset(name), verb)()
+        between()
+        return found.num_rows if verb == "read" else len(found.names) if verb == "files" else found.count_rows()  # type: ignore[no-any-return]
+
+    async with weft.Worker(client=client, registry=registry):
+        return await client.wait((await client.enqueue(try_it)).id, timeout=60)  # type: ignore[no-any-return]
+
+
+async def test_a_link_that_is_made_between_a_look_and_the_reading_is_refused_too(
+    client: weft.Client, place: Path
+) -> None:
+    secret = put(place.parent / "secret.parquet", id=[99])
+    file = put(place / "1.parquet", id=[1])
+
+    def swap() -> None:
+        file.unlink()
+        file.symlink_to(secret)
+
+    await client.datasets.register("theirs", str(place))
+    with pytest.raises(weft.TaskFailed, match="WEFT_DATA_OUTSIDE"):
+        await tried(client, "theirs", "scan", swap)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(weft.TaskFailed, match="WEFT_DATA_OUTSIDE"):
+        await tried(client, "theirs", "read")
+
+
+async def test_each_process_that_reads_goes_by_its_own_setting(
+    client: weft.Client, make_client: MakeClient, place: Path
+) -> None:
+    put(place / "1.parquet", id=[1])
+    await client.datasets.register("theirs", str(place))
+    assert await tried(client, "theirs", "read") == 1
+    other = await make_client()
+    with pytest.raises(weft.TaskFailed, match="WEFT_DATA_OUTSIDE of this process"):
+        await tried(other, "theirs", "read")
+
+
+CODE = "def transform(table):\n    return table.select(['id', 'day'])\n"
+OPERATORS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
+    "sql_transform": (
+        {"sql": "select id, day from changes", "partition_by": "day"}, [{"id": 1, "day": 14}, {"id": 2, "day": 15}]
+    ),
+    "udf": ({"code": CODE, "partition_by": "day"}, [{"id": 1, "day": 14}, {"id": 2, "day": 15}]),
+    "range_aggregator": (
+        {"column": "day", "size": 1, "lateness": 0, "aggregates": {"n": "count(*)"}},
+        [{"range_start": 14, "range_end": 15, "n": 1}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+async def test_operators_read_what_is_registered_with_the_columns_of_its_paths_and_follow_no_link_out_of_it(
+    client: weft.Client, place: Path, operator: str, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    registry = Registry()
+    scene = OperatorScene(client, conn, registry)
+    config, expected = OPERATORS[operator]
+    for day in (14, 15):
+        put(place / f"day={day}/1.parquet", id=[day - 13])
+    await client.datasets.register("theirs", str(place), partition_by="hive")
+    job = await scene.job("made", operator, config, ["theirs"], "made", max_attempts=1)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.settled()
+        assert await conn.fetchval("select last_error from weft.live_job where id = $1", job) is None
+        assert sorted(await scene.rows("made"), key=lambda row: list(row.values())) == expected
+        secret = put(place.parent / "secret.parquet", id=[99])
+        put(place / "day=16/1.parquet", id=[3])
+        await client.datasets.register("theirs", str(place), partition_by="hive", replace=True)
+        (place / "day=16/1.parquet").unlink()
+        (place / "day=16/1.parquet").symlink_to(secret)
+        assert "WEFT_DATA_OUTSIDE" in await scene.error(job)
+        assert sorted(await scene.rows("made"), key=lambda row: list(row.values())) == expected
 
 
 async def test_nothing_is_allowed_unless_said(make_client: MakeClient, place: Path) -> None:

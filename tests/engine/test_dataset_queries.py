@@ -104,6 +104,8 @@ async def test_what_is_no_query_is_refused_and_the_next_is_answered(client: weft
     ):
         with pytest.raises(InvalidQuery):
             await rows(client, sql)
+    with pytest.raises(InvalidQuery, match="`weft datasets list`"):
+        await rows(client, "show tables")
     with pytest.raises(weft.InvalidInput, match="format"):
         async with client.datasets.query("select 1", format="xml"):
             pass

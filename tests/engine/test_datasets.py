@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import Any
 
 import process_handlers
+import pyarrow as pa
 import pytest
 
 import weft
@@ -96,6 +98,41 @@ async def test_rows_that_are_there_already_are_left_out(client: weft.Client, reg
     assert counts == [2, 1, 0]
     assert await done(client, registry, await client.enqueue(everything)) == [[1, 2, 3]]
     assert (await client.datasets.show("events")).unique_key == ("id",)
+
+
+async def test_zero_and_what_is_no_number_are_one_key_however_they_are_written(
+    client: weft.Client, registry: Registry
+) -> None:
+    # Zero of either sign, and not-a-number in three ways.
+    bits = struct.pack("<5Q", 0, 1 << 63, 0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 1)
+    values, types = struct.unpack("<5d", bits), (pa.float64(), pa.float32(), pa.float16())
+
+    @registry.task(name="append")
+    async def append(name: str, type: int, by: str | None, ctx: weft.Context) -> tuple[int, list[str]]:
+        orders = [*range(5)] if ctx.task_id % 2 else [*range(4, -1, -1)]
+        table = pa.table(
+            {
+                "k": pa.array([values[place] for place in orders], pa.float64()).cast(types[type], safe=False),
+                "n": orders,
+            }
+        )
+        written = await ctx.dataset(name).write(table, mode="append", unique_key="k", partition_by=by)
+        return written.rows, sorted(written.partitions)
+
+    await client.datasets.create("rows", storage="postgres")
+    for name, type, by in (
+        ("files", 0, None),
+        ("small", 1, None),
+        ("half", 2, None),
+        ("rows", 0, None),
+        ("by", 0, "k"),
+    ):
+        added = []
+        for _ in range(2):
+            said = {"name": name, "type": type, "by": by}
+            added += await done(client, registry, await client.enqueue(append, said))
+        parts = [""] if by is None else ["0.0", "nan"]
+        assert added == [[2, parts], [0, parts]], name
 
 
 @with_and_without_a_database
@@ -228,7 +265,9 @@ async def test_a_dataset_has_one_producer(client: weft.Client, registry: Registr
         await ctx.dataset("orders").write([{"id": 2}])
 
     await done(client, registry, await client.enqueue(first))
-    with pytest.raises(weft.TaskFailed, match="orders is written by the handler first and by nobody else"):
+    with pytest.raises(
+        weft.TaskFailed, match=r"the handler first and by nobody else.*`weft datasets hand-over orders`"
+    ):
         await done(client, registry, await client.enqueue(second))
     assert (await client.datasets.show("orders")).write == 1
 

@@ -349,8 +349,13 @@ async def test_a_rebuild_makes_a_job_and_all_after_it_anew(scene: Scene) -> None
         assert (await scene.client.datasets.state("scaled")).version == 2
         again = await scene.client.live.deploy(market())
         assert again.changes is False
-    first, second = await scene.client.live.history("market")
-    assert first.artifact_id == second.artifact_id
+        first, second = await scene.client.live.history("market")
+        assert first.artifact_id == second.artifact_id
+        assert done.warnings == ()
+        assert (await scene.client.live.rebuild("market", "ticks")).warnings == (
+            "ticks begins empty, without the rows that it has: what came to ticks, a source of events, "
+            "does not come again; `weft deploy rollback market` leads back",
+        )
 
 
 async def test_a_dataset_has_one_producer_whoever_deploys(scene: Scene) -> None:
@@ -533,3 +538,27 @@ async def test_a_plan_tells_which_workflows_have_read_what_is_built_anew_and_whe
     await scene.client.datasets.grant("totals", ["analyst"])
     with seeing(frozenset({"analyst"})):
         assert (await scene.client.live.plan(market(3))).touched == (reader,)
+
+
+async def test_partitions_of_what_is_not_seen_are_neither_told_nor_asked_for(scene: Scene) -> None:
+    async with scene.running():
+        await scene.client.live.deploy(market())
+        await scene.tick(1)
+        await scene.settled()
+    live = scene.client.live
+    await live.backfill("market", "scaled", first="mon", last="mon")
+    await scene.client.roles.create("analyst")
+    with seeing(frozenset({"analyst"})):
+        (blind,) = await live.backfills("market")
+        for asking in (
+            live.backfill("market", "scaled", first="mon", dry_run=True), live.backfill("market", "scaled"),
+            live.rematerialize("market", "scaled", partitions=["tue"]),
+        ):  # fmt: skip
+            with pytest.raises(weft.NotFound, match="those who see what it reads"):
+                await asking
+    assert (blind.first_key, blind.last_key) == (None, None)
+    await scene.client.datasets.grant("ticks", ["analyst"])
+    with seeing(frozenset({"analyst"})):
+        (shown,) = await live.backfills("market")
+        assert (await live.backfill("market", "scaled", dry_run=True)).partitions == 1
+    assert (shown.first_key, shown.last_key) == ("mon", "mon")

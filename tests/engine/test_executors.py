@@ -18,6 +18,7 @@ import pytest
 from engine_scene import Clock, MakeClient, claimed_by_a_ghost, until
 
 import weft
+from depth import daily
 from far import with_and_without_a_database
 from weft.core.settings import Settings
 from weft.queue import upkeep
@@ -579,7 +580,7 @@ MEDDLING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", MEDDLING)
+@pytest.mark.parametrize("how", daily(MEDDLING, 3))
 async def test_what_a_task_does_to_its_process_concerns_no_other_task(
     client: weft.Client, how: str, home: Path
 ) -> None:

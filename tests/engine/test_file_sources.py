@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -323,6 +324,38 @@ async def test_a_bucket_that_is_not_there_says_so(client: weft.Client, scene: Sc
     await scene.listen("s3://no-such-bucket/in/*.csv", max_attempts=1)
     error = await _refusal(client, scene, "s3://no-such-bucket")
     assert "cannot be listed" in error
+
+
+async def test_sources_of_a_bucket_that_does_not_answer_hold_up_no_other(
+    client: weft.Client, scene: Scene, bucket: S3Bucket
+) -> None:
+    """They are more than the threads that all of a process share."""
+    count = min(32, (os.cpu_count() or 1) + 4) + 1
+    told = asyncio.Event()
+
+    @operator("tell", registry=scene.registry)
+    async def tell(live: LiveContext) -> None:
+        told.set()
+
+    dag = await make_dag(scene.conn)
+    await make_job(scene.conn, dag, "told", "tell", source={"kind": "event", "event": "told"})
+    settings = replace(client.settings, files_roots=(bucket.url,))
+    with contextlib.ExitStack() as doors:
+        held = [doors.enter_context(bucket.server.holding("GET", f"in{number}%2F")) for number in range(count)]
+        for number in range(count):
+            said = {"source": {"kind": "files", "path": f"{bucket.url}/in{number}/*.csv", "poll": 60}}
+            await make_job(scene.conn, dag, f"files{number}", "note", source={"kind": "files"}, document=said)
+        async with (
+            weft.Client(settings=settings) as other,
+            weft.Worker(client=other, registry=scene.registry, concurrency=count + 1),
+            weft.Orchestrator(client=client),
+        ):
+            await until(lambda: sum(each.has_come for each in held) >= count - 1)
+            await client.jobs.send_event("told", {})
+            async with asyncio.timeout(20):
+                await told.wait()
+            # Only now may they go on, so that whoever stops the worker need not wait for them.
+            doors.close()
 
 
 async def test_a_worker_without_a_database_looks_for_files_in_its_own_roots(

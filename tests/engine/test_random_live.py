@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 import weft
+from depth import daily
 from live_oracle import COUNTED, QUIET, add_operators, counts, document, draw_events, draw_nodes, expected, read_all
 from live_scene import until
 from weft.worker.registry import Registry
@@ -48,7 +49,7 @@ async def one_dag(client: weft.Client, conn: Conn, seed: int) -> None:
     assert dict(await conn.fetch(COUNTED, nodes[0].name)) == counts(events)
 
 
-@pytest.mark.parametrize("seed", range(SHORT))
+@pytest.mark.parametrize("seed", daily(range(SHORT), 2))
 async def test_a_drawn_dag_ends_in_the_data_that_a_plain_program_gives(
     client: weft.Client, conn: Conn, seed: int, campaign: str
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import weft
+from depth import daily
 from weft.worker.registry import Registry
 
 PARTS = ("a", "b")
@@ -231,7 +232,9 @@ def _change(chance: random.Random, ids: Iterator[int], world: World) -> dict[str
 
 
 @pytest.mark.parametrize(
-    ("client", "seed"), [*(("direct", seed) for seed in range(4)), ("through a server", 4)], indirect=["client"]
+    ("client", "seed"),
+    [*daily((("direct", seed) for seed in range(4)), 4), ("through a server", 4)],
+    indirect=["client"],
 )
 async def test_a_task_runs_exactly_when_the_model_says_so(client: weft.Client, registry: Registry, seed: int) -> None:
     chance, ids, world, ran = random.Random(seed), itertools.count(1), World(), list[int]()

@@ -17,7 +17,7 @@ from live_scene import make_dag, make_output
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 # Who waits for a lock that the session has which asks.
-WAITING = "select 1 from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))"
+WAITING = "select 1 from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))"
 
 
 async def waits_or_is_done(conn: Conn, task: asyncio.Task[Any]) -> None:

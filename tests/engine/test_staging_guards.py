@@ -19,7 +19,7 @@ from weft.queue.work import Completed
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 # Whether somebody waits for a lock that this session has.
-WAITING = "select 1 from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))"
+WAITING = "select 1 from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))"
 COLUMNS = {"columns": [{"name": "id", "type": "int64", "nullable": True}], "arrow": "AAAA"}
 
 

@@ -13,6 +13,7 @@ import pytest
 import weft
 from engine.test_settling_guards import waits_or_is_done
 from live_scene import make_output
+from weft.catalog.dataset_rows import SQL
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 OF_KIND = (
@@ -165,6 +166,23 @@ async def test_only_the_table_of_a_version_that_was_collected_is_dropped(conn: C
     await conn.execute("select weft.drop_table($1)", versions[0])
     assert len(await names(conn, "r")) == 1
     assert await conn.fetchval("select to_regclass(weft.data_table($1)) is not null", versions[1])
+
+
+@pytest.mark.parametrize(("statement", "other"), [("drop", "update"), ("drop_table", "key share")])
+async def test_who_drops_rows_or_a_table_waits_for_who_is_at_the_version(
+    client: weft.Client, conn: Conn, statement: str, other: str
+) -> None:
+    """He who removes the version, or who drops rows of it: there may be neither table nor version afterwards."""
+    _, version = await kept(conn)
+    await prepare(conn, version, id="bigint")
+    await conn.execute("update weft.dataset_version set collected_at = weft.now() where id = $1", version)
+    said = (version, 1, None) if statement == "drop" else (version,)
+    async with conn.transaction():
+        await conn.execute(f"select 1 from weft.dataset_version where id = $1 for {other}", version)
+        dropping = asyncio.create_task(client.database.run(lambda own: own.execute(getattr(SQL, statement), *said)))
+        await waits_or_is_done(conn, dropping)
+        assert not dropping.done()
+    await dropping
 
 
 async def test_a_view_shows_the_rows_of_the_files_that_stand(conn: Conn) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from engine.test_deploys import market
 from live_scene import make_dag, make_job, make_output
 from weft.live import staging
 from weft.live.router import SQL as ROUTER
+from weft.live.staging import CallbackStaged, Emitted
 from weft.queue.steps import Fence
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -505,7 +507,7 @@ async def test_an_attempt_that_holds_its_task_no_more_knows_and_changes_nothing_
     for call in (
         lambda: staging.job_of(conn, fence),
         lambda: staging.state_of(conn, fence, "k"),
-        lambda: staging.stage(conn, fence, [], [], [], None, None),
+        lambda: staging.stage(conn, fence, [], [], [], None, None, most_bytes=1000, most_of_unit=500),
         lambda: staging.changed_files(conn, fence, [], timedelta(), ("", None)),
     ):
         with pytest.raises(weft.LeaseLost):
@@ -538,8 +540,44 @@ async def test_what_an_attempt_says_last_is_what_it_stages(conn: Conn) -> None:
     job = await job_of(conn)
     await unit(conn, job, "a", "running", task_id=await task(conn, 1))
     for value in (1, 2):
-        await staging.stage(conn, Fence(0, 1, 1), [{"key": "k", "seen": 0, "state": value}], [], [], None, None)
+        states = [{"key": "k", "seen": 0, "state": value}]
+        await staging.stage(conn, Fence(0, 1, 1), states, [], [], None, None, most_bytes=1000, most_of_unit=500)
     assert orjson.loads(await conn.fetchval("select states from weft.staged_live"))[0]["state"] == 2
+
+
+async def test_what_an_attempt_stages_is_of_each_kind_no_larger_than_an_output(conn: Conn) -> None:
+    job = await job_of(conn)
+    await unit(conn, job, "a", "running", task_id=await task(conn, 1))
+    text = "x" * 380
+    staged_so: dict[str, tuple[list[Any], list[Any], list[Any], list[Any]]] = {
+        "states": ([{"key": key, "seen": 0, "state": text} for key in "abc"], [], [], []),
+        "units": ([], [Emitted("event", "", key, {"payload": text}) for key in "abc"], [], []),
+        "callbacks": ([], [], [CallbackStaged("https://there.is", key, {"text": text}) for key in "abc"], []),
+        "files": ([], [], [], [{"path": text, "tag": key, "is_emitted": True} for key in "abc"]),
+    }
+    for kind, (states, units, callbacks, files) in staged_so.items():
+        with pytest.raises(
+            weft.InvalidInput, match=r"bytes together, and may have 1,000 \(WEFT_VALUE_LIMIT\)"
+        ) as caught:
+            await staging.stage(
+                conn, Fence(0, 1, 1), states, units, callbacks, None, None, files, most_bytes=1000, most_of_unit=500
+            )  # fmt: skip
+        assert caught.value.field == kind
+        assert await conn.fetchval("select count(*) from weft.staged_live") == 0
+        few = [each[:2] for each in (states, units, callbacks, files)]
+        await staging.stage(conn, Fence(0, 1, 1), *few[:3], None, None, few[3], most_bytes=1000, most_of_unit=500)  # type: ignore[arg-type]
+        await conn.execute("delete from weft.staged_live")
+
+
+async def test_a_unit_that_is_emitted_says_no_more_than_an_event(conn: Conn) -> None:
+    job = await job_of(conn)
+    await unit(conn, job, "a", "running", task_id=await task(conn, 1))
+    for size, is_fine in ((485, True), (486, True), (487, False)):
+        units = [Emitted("event", "", "key", {"payload": "x" * size})]
+        await conn.execute("delete from weft.staged_live")
+        with contextlib.nullcontext() if is_fine else pytest.raises(weft.InvalidInput, match=r"key says 501 bytes"):
+            await staging.stage(conn, Fence(0, 1, 1), [], units, [], None, None, most_bytes=1000, most_of_unit=500)
+        assert await conn.fetchval("select count(*) from weft.staged_live") == is_fine
 
 
 async def test_jobs_have_a_turn_that_have_something_to_do(conn: Conn) -> None:

@@ -174,9 +174,23 @@ COMMANDS = {
     ],
     "deploy_live.sh": [
         *("1 file without a problem", "would deploy version 1 of orders, in effect at once", "deployed version 1"),
-        *("in effect    version 1", "max_attempts", "deployed version 2 of orders, which is in effect", "try harder"),
+        *(
+            "in effect    version 1",
+            "sent order.placed",
+            "sent 1",
+            "max_attempts",
+            "deployed version 2 of orders, which is in effect",
+            "try harder",
+        ),
         *("version 1 of orders is in effect, was 2", "version 2 of orders is in effect, was 1", "changed"),
-        *("it is being built", "building", "gave up version 3", "paused totals of orders", "resumed totals of orders"),
+        *(
+            "it is being built",
+            "building",
+            "gave up version 3",
+            "nothing is remembered",
+            "paused totals of orders",
+            "resumed totals of orders",
+        ),
         *("no open units", "tries 0 units again", "builds version 4 of orders", "orders drains"),
     ],
     "datasets.sh": [

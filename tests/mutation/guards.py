@@ -284,6 +284,8 @@ GUARDS: list[Guard] = [
     *_of("collecting.close_deleted", "test_live_attacked", "and not exists (select 1 from weft.live_output l where l.version_id = v.id) and not exists (select 1 from weft.dag_version_dataset p where p.version_id = v.id)"),
     *_of("deploying.deleted_datasets", "test_live_attacked", ("d.deleted_at is not null", "false")),
     *_of("keeping.live_user", "test_live_attacked", ("in (g.version_id, g.building_id)", "is not null")),
+    *_of("rows.drop", "test_table_guards::test_who_drops_rows_or_a_table_waits_for_who_is_at_the_version", "for key share"),
+    *_of("rows.drop_table", "test_table_guards::test_who_drops_rows_or_a_table_waits_for_who_is_at_the_version", "for update"),
     *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
     *_of("rows.are_kept", "test_dataset_tables::test_an_org_reads_and_writes_no_rows_of_another", "v.org_id = $1 and"),
     *_of("keeping.open_write", "test_dataset_keeping", ("and t.state = 'running'", "and t.state = 'dead'")),

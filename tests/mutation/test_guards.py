@@ -10,6 +10,8 @@ import asyncpg
 import pytest
 from guards import FILES, GUARDS, REDUNDANT, SUPERSEDED, Guard
 
+from depth import daily
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.mutation.__main__ import PACKAGE, ROOT, run_against
@@ -59,7 +61,7 @@ def test_each_statement_that_changes_a_state_or_asks_for_an_org_has_guards_in_th
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", daily(SHORT, 2))
 def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
     test = str(ROOT / "tests" / "store" / SHORT[name])
     killed, line = run_against(_guard(name), [test])

@@ -97,7 +97,7 @@ def surprises(
     """
     covered = document if is_long else _with_headers_once(document)
     count, problems = _run(covered, url, secret, {}, "coverage", 1) if is_covered else (0, [])
-    more, others = _run(document, url, secret, known, "fuzzing", 200 if is_long else 3, ended, is_long=is_long)
+    more, others = _run(document, url, secret, known, "fuzzing", 200 if is_long else 1, ended, is_long=is_long)
     return count + more, problems + others
 
 

@@ -230,7 +230,8 @@ async def _deployed(client: weft.Client, prefix: str) -> dict[str, str]:
         await client.live.deploy(dag(prefix) | {"description": "again"})
     # As the first turn of the job would have it.
     await client.database.run(lambda conn: conn.execute(FIRST_TURN, f"{prefix}/copied"))
-    backfill = await client.live.backfill(f"{prefix}/market", "candles")
+    with seeing(None):
+        backfill = await client.live.backfill(f"{prefix}/market", "candles")
     return {
         "live.dag": f"{prefix}/market", "live.job": "quotes", "unit_id": str(unit.id),
         "live-backfills.backfill_id": str(backfill.id),

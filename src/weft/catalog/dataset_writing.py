@@ -238,7 +238,7 @@ async def _require_producer(conn: type_Connection, org_id: int, name: str, row: 
         known = Producer(row["producer_dag"], row["producer_node"])
         raise InvalidInput(
             "dataset", f"{name} is written by {known} and by nobody else, and this is {Producer(*mine)}: write another "
-            "dataset",
+            f"dataset, or let an admin hand it over, `weft datasets hand-over {name}`",
         )  # fmt: skip
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,10 +80,11 @@ def apply(
     from weft.cli.output import as_record, print_json
 
     definition, patience = _read(file), read_duration("--timeout", timeout)
-    if plan:
-        found = call(lambda client: client.live.plan(definition))
-    else:
-        found = call(lambda client: client.live.deploy(definition, message=message, seen=seen))
+    with _problems_of(file):
+        if plan:
+            found = call(lambda client: client.live.plan(definition))
+        else:
+            found = call(lambda client: client.live.deploy(definition, message=message, seen=seen))
     shown = _wait(found, patience) if wait and not plan and found.changes and not found.at_once else None
     if as_json:
         print_json(as_record(found) | {"is_plan": plan} | ({} if shown is None else {"in_effect": True}))
@@ -106,6 +110,23 @@ def _read(file: Path) -> str:
         print_complaints(problem.problems)
         raise
     return checked.document.text
+
+
+@contextmanager
+def _problems_of(file: Path) -> Iterator[None]:
+    """Tell what is found only where it is sent to, such as SQL that cannot be read, with the name of the file too."""
+    from weft.cli.definitions import is_input
+    from weft.cli.output import print_complaints
+    from weft.core.errors import InvalidDefinition
+    from weft.flow.problems import Problem
+
+    try:
+        yield
+    except InvalidDefinition as problem:
+        name = "-" if is_input(file) else str(file)
+        named = [replace(each, file=name) if isinstance(each, Problem) else each for each in problem.problems]
+        print_complaints(named)
+        raise InvalidDefinition(named) from None
 
 
 def _remark(text: str) -> None:
@@ -139,10 +160,12 @@ async def _watched(client: Client, plan: DeployPlan, timeout: timedelta | None, 
 def _print_plan(plan: DeployPlan) -> None:
     from weft.cli.output import print_table, remark
 
-    print_table(("JOB~", "", "WHAT~"), [(each.name, each.action, _what(each)) for each in plan.jobs], empty="no jobs")
+    print_table(
+        ("JOB~", "WHAT", "WHY~"), [(each.name, each.action, _what(each)) for each in plan.jobs], empty="no jobs"
+    )
     if plan.datasets:
         print_table(
-            ("DATASET~", "", "BY~"), [(_dataset(each), each.action, each.job) for each in plan.datasets], empty=""
+            ("DATASET~", "WHAT", "BY~"), [(_dataset(each), each.action, each.job) for each in plan.datasets], empty=""
         )
     for each in plan.inputs:
         print(f"{each.job} reads {each.name}, which is written by {each.producer or 'nobody yet'}")

@@ -47,7 +47,7 @@ def rematerialize(
     as_json: JsonFlag = False,
 ) -> None:
     """Compute anew what a job has computed before, of the partitions as they are by now."""
-    from weft.cli.output import as_record, plural, tell
+    from weft.cli.output import as_record, plural, remark, tell
     from weft.core.errors import InvalidInput
 
     if sum((partitions is not None, between is not None, whole)) != 1:
@@ -56,6 +56,8 @@ def rematerialize(
         done = call(lambda client: client.live.rebuild(dag, job))
         told = f"builds version {done.version} of {dag}, with {job} and all after it anew"
         tell(as_record(done), told, as_json=as_json)
+        for warning in () if as_json else done.warnings:
+            remark(warning, lead="weft: warning: ")
         return
     if between is not None:
         first, last = _range(between)

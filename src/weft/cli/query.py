@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 app = new_app()
 _FORMATS = ("table", "json", "csv", "arrow", "parquet")
+_ENDINGS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".arrow": "arrow", ".parquet": "parquet"}
 # As many rows a table shows; the other formats have all.
 _SHOWN = 1000
 
@@ -27,7 +28,7 @@ def query(
         typer.Option(
             "--format",
             metavar="WORD",
-            help="table, json, csv, arrow or parquet; unless said what the name of --output ends in, else table.",
+            help="table, json, csv, arrow or parquet; unless said a table, and with --output what its name ends in.",
         ),
     ] = None,
     as_of: Annotated[
@@ -47,20 +48,29 @@ def query(
 
     if format is not None and format not in _FORMATS:
         raise InvalidInput("--format", f"must be one of {', '.join(_FORMATS)}")
+    if format == "table" and output is not None:
+        raise InvalidInput("--format", "a table is only printed; a file takes json, csv, arrow or parquet")
     wanted = format or ("json" if as_json else _named(output))
     moment = read_moment("--as-of", as_of)
-    if wanted == "table" and output is None:
+    if wanted == "table":
         print_rows(call(lambda client: _rows(client, sql, moment)))
         return
     if wanted in ("arrow", "parquet") and output is None and _is_terminal():
         raise InvalidInput("--output", f"name a file: {wanted} is nothing for a terminal")
-    call(lambda client: _write(client, sql, "csv" if wanted == "table" else wanted, moment, output))
+    call(lambda client: _write(client, sql, wanted, moment, output))
 
 
 def _named(output: Path | None) -> str:
-    """Return the format that the name of a file ends in, else that of a table."""
-    ending = "" if output is None else output.suffix.removeprefix(".").lower()
-    return ending if ending in _FORMATS else "table"
+    """Return the format that the name of a file ends in; without one that of a table."""
+    from weft.core.errors import InvalidInput
+
+    if output is None:
+        return "table"
+    if (ending := output.suffix.lower()) not in _ENDINGS:
+        raise InvalidInput(
+            "--output", f"{output.name} ends in none of {', '.join(_ENDINGS)}: say --format, or name it so"
+        )
+    return _ENDINGS[ending]
 
 
 async def _rows(client: Client, sql: str, moment: Any) -> list[dict[str, Any]]:

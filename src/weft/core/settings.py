@@ -177,7 +177,7 @@ class Settings:
         "how long the states of a dataset can be read, and gone back to, after others took their place",
     )
     data_outside: tuple[str, ...] = _setting(
-        (), _words, "folders and `s3://` prefixes, by comma, whose files may be registered as datasets; by default none"
+        (), _words, "folders and `s3://` prefixes, by comma, whose files may be registered and read; by default none"
     )
     query_fetch: int = _setting(4 * 1024**3, parse_size, "how much a query may copy, of a bucket or of tables")
     swap_lag: timedelta = _setting(

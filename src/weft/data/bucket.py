@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyarrow import fs
 
 from weft.core.data_errors import DataUnavailable
@@ -17,6 +19,8 @@ from weft.db.bucket_problems import allows_http, problem_of
 if TYPE_CHECKING:
     from weft.db.blob_address import Bucket
 
+# Whoever waits for a bucket holds one of Arrow's threads, of which those need one too who read files of the machine.
+_THREADS = 128
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # As Arrow tells it: what S3 calls the problem, in capitals, or the status of the answer where there is none.
 _TOLD = re.compile(r"AWS Error ([A-Z0-9_]+)(?: \(HTTP status (\d{3})\))?")
@@ -28,8 +32,20 @@ _OBJECT = re.compile(r"(?:key '|(?:input source|does not exist) '[^/']+/)([^']{1
 
 
 def open_bucket(address: Bucket) -> fs.FileSystem:
-    """Return the files of a bucket as Arrow reads and writes them, found by the same variables as that of blobs."""
+    """Return the files of a bucket as Arrow reads and writes them, found by the same variables as that of blobs.
+
+    It may block: Arrow opens none before each request to any bucket, by whomever, has ended that goes on just now.
+    """
     allows_http(os.environ)
+    said = sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
+    return _opened(address, tuple(said))
+
+
+@functools.lru_cache(maxsize=64)
+def _opened(address: Bucket, _variables: tuple[tuple[str, str], ...]) -> fs.FileSystem:
+    """Return the one for all who ask, as long as the variables by which it is found say the same."""
+    if pa.io_thread_count() < _THREADS:
+        pa.set_io_thread_count(_THREADS)
     try:
         return fs.S3FileSystem(
             endpoint_override=next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from weft.catalog.dataset_rows import KIND, read_path
 from weft.catalog.dataset_rows import SQL as ROWS
+from weft.data.own_thread import in_own_thread
 from weft.db.blob_address import data_address
 from weft.db.statements import Statements
 from weft.queue.service import Service
@@ -62,8 +62,8 @@ class DatasetCollector(Service):
             if row["kind"] == KIND:
                 await self._drop_rows(row["version_id"], row["id"], None)
                 continue
-            names = await asyncio.to_thread(self._store().beginning_with, row["location"], f"{row['id']}-")
-            await asyncio.to_thread(self._store().remove, row["location"], names)
+            names = await in_own_thread((await self._store()).beginning_with, row["location"], f"{row['id']}-")
+            await in_own_thread((await self._store()).remove, row["location"], names)
         ids = [row["id"] for row in rows]
         await self._database.run(lambda conn: conn.execute(SQL.forget_writes, ids))
         return len(ids)
@@ -77,7 +77,7 @@ class DatasetCollector(Service):
             if row["kind"] == KIND:
                 await self._drop_rows(row["version_id"], *read_path(row["path"]))
             else:
-                await asyncio.to_thread(self._store().remove, row["location"], [row["path"]])
+                await in_own_thread((await self._store()).remove, row["location"], [row["path"]])
         versions, ids = [row["version_id"] for row in rows], [row["id"] for row in rows]
         await self._database.run(lambda conn: conn.execute(SQL.forget_files, versions, ids))
         return len(rows)
@@ -91,7 +91,9 @@ class DatasetCollector(Service):
             is_ours = version["kind"] != KIND and not version["is_outside"]
             while rows := await self._database.read(lambda conn, id=id: conn.fetch(SQL.files_of, id, BATCH)):  # type: ignore[misc]
                 if is_ours:
-                    await asyncio.to_thread(self._store().remove, version["location"], [row["path"] for row in rows])
+                    await in_own_thread(
+                        (await self._store()).remove, version["location"], [row["path"] for row in rows]
+                    )
                 ids = [row["id"] for row in rows]
                 await self._database.run(
                     lambda conn, id=id, ids=ids: conn.execute(SQL.forget_files, [id] * len(ids), ids)  # type: ignore[misc]
@@ -103,9 +105,9 @@ class DatasetCollector(Service):
     async def _drop_rows(self, version_id: int, write_id: int, number: int | None) -> None:
         await self._database.run(lambda conn: conn.execute(ROWS.drop, version_id, write_id, number))
 
-    def _store(self) -> Storage:
+    async def _store(self) -> Storage:
         if self._storage is None:
             from weft.data.storage import Storage
 
-            self._storage = Storage.at(self._root)
+            self._storage = await in_own_thread(Storage.at, self._root)
         return self._storage

@@ -30,14 +30,18 @@ def load() -> None:
         importlib.import_module(name)
 
 
-def table_of(files: Sequence[str], schema: str) -> pa.Table:
-    """Return the files of a dataset as a table; columns that a file lacks are null."""
+def table_of(files: Sequence[str], schema: str, partition_columns: Sequence[str]) -> pa.Table:
+    """Return the files of a dataset as a table; columns that a file lacks are null, or stand in its path."""
     import pyarrow.dataset as ds
 
     known = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
     if not files:
         return known.empty_table()
-    return ds.dataset(list(files), schema=known, format="parquet").to_table(use_threads=False)
+    by = None
+    if partition_columns:
+        by = ds.partitioning(pa.schema([known.field(name) for name in partition_columns]), flavor="hive")
+    found = ds.dataset(list(files), schema=known, format="parquet", partitioning=by)
+    return found.to_table(use_threads=False)
 
 
 def computed(code: str, entry: str, table: pa.Table) -> pa.Table:

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.parquet as pq
 
 from weft.catalog import dataset_rows
 from weft.core.query_errors import QueryLimitReached
-from weft.data.outside import require_allowed
+from weft.data.own_thread import in_own_thread
 from weft.data.rows import Listed, grouped, page_size, to_batch
 from weft.data.storage import Storage
 
@@ -43,41 +43,49 @@ class Copies:
             raise QueryLimitReached("fetch", self.most)
 
 
+class Lent(NamedTuple):
+    """Paths of files that a query may read; those of others must be ``within`` some folders when it opens them."""
+
+    paths: tuple[str, ...]
+    within: tuple[str, ...] | None = None
+
+
 @asynccontextmanager
 async def local_files(
     settings: Settings, root: str, state: DatasetState, files: Sequence[File], copies: Copies
-) -> AsyncIterator[tuple[str, ...]]:
-    """Lend the paths of the files of a state; copies are removed in the end."""
-    storage, location = Storage.of(root, state.location, is_outside=state.is_outside)
+) -> AsyncIterator[Lent]:
+    """Lend the files of a state; copies are removed in the end."""
+    storage, location = await in_own_thread(
+        Storage.of, root, state.location, is_outside=state.is_outside, allowed=settings.data_outside
+    )
     if not storage.is_local:
         copies.add(files)
-    async with lent_files(storage, location, [file.path for file in files]) as paths:
-        if state.is_outside and storage.is_local:
-            await asyncio.to_thread(require_allowed, settings.data_outside, paths)
-        yield paths
+    async with lent_files(storage, location, [file.path for file in files]) as lent:
+        yield lent
 
 
 @asynccontextmanager
-async def lent_files(storage: Storage, location: str, names: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
-    """Lend the paths of files beneath a location; of those in a bucket copies, which are removed in the end."""
+async def lent_files(storage: Storage, location: str, names: Sequence[str]) -> AsyncIterator[Lent]:
+    """Lend files beneath a location; of those in a bucket copies, which are removed in the end."""
     if storage.is_local:
-        yield tuple(storage.path(location, name) for name in names)
+        await asyncio.to_thread(storage.require_allowed, location, names)
+        yield Lent(tuple(storage.path(location, name) for name in names), storage.within)
         return
     turns = asyncio.Semaphore(_AT_ONCE)
     with tempfile.TemporaryDirectory(prefix="weft-query-") as folder:
 
         async def fetch(name: str) -> str:
             async with turns:
-                return await asyncio.to_thread(storage.fetch, location, name, Path(folder, name))
+                return await in_own_thread(storage.fetch, location, name, Path(folder, name))
 
-        yield tuple(await asyncio.gather(*(fetch(name) for name in names)))
+        yield Lent(tuple(await asyncio.gather(*(fetch(name) for name in names))))
 
 
 @asynccontextmanager
 async def copied_rows(
     copies: Copies, database: Database, org_id: int, state: DatasetState, schema: pa.Schema,
     files: Sequence[File], most: int | None = None,
-) -> AsyncIterator[tuple[str, ...]]:  # fmt: skip
+) -> AsyncIterator[Lent]:  # fmt: skip
     """Lend a file with the rows of a state that are kept in the database, or as many of them as are wanted."""
     if most is None:
         copies.add(files)
@@ -94,7 +102,7 @@ async def copied_rows(
                         after, left = page[-1][0], left - len(page)
                         batch = await asyncio.to_thread(to_batch, [texts for _, texts in page], schema)
                         await asyncio.to_thread(writer.write_batch, batch)
-        yield (str(path),)
+        yield Lent((str(path),))
 
 
 async def _page(

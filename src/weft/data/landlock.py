@@ -52,6 +52,9 @@ def confine(libc: ctypes.CDLL, files: Iterable[str], spill: str | None) -> None:
 def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
+        # A rule is for the file itself: one whose path has become a link since it was looked at is another.
+        if os.readlink(f"/proc/self/fd/{place}") != os.path.abspath(path):
+            raise OSError(errno.ELOOP, f"{path} has become a link")
         _checked(libc.syscall(_ADD, rules, _BENEATH, struct.pack("=Qi", rights, place), 0), "a rule")
     finally:
         os.close(place)

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from weft.core.checks import check_text
-from weft.core.data_errors import DataUnavailable
 from weft.core.errors import InvalidInput
 from weft.data import columns
+from weft.data.beneath import is_beneath, real_folders
 from weft.data.parquet import WHOLE
 from weft.data.storage import Storage
 
@@ -62,7 +62,7 @@ def check_address(address: str, allowed: Sequence[str]) -> str:
             raise InvalidInput("address", "must be the whole path of a folder, or s3://bucket/prefix")
         # Links are followed now: what they lead to is what is read, also if they are changed later.
         whole = os.path.realpath(text).rstrip("/") + "/"
-        is_allowed = _is_beneath(whole, allowed)
+        is_allowed = is_beneath(whole, real_folders(allowed))
     if not is_allowed:
         where = f"only beneath {', '.join(allowed)}" if allowed else "nowhere"
         raise InvalidInput(
@@ -72,24 +72,12 @@ def check_address(address: str, allowed: Sequence[str]) -> str:
     return whole
 
 
-def require_allowed(allowed: Sequence[str], paths: Sequence[str]) -> None:
-    """Raise `DataUnavailable` if one of these files lies elsewhere than where Weft may read, links followed."""
-    for path in paths:
-        if not _is_beneath(os.path.realpath(path), allowed):
-            raise DataUnavailable(os.path.dirname(path), "are not read here: WEFT_DATA_OUTSIDE does not allow it")
-
-
-def _is_beneath(path: str, allowed: Sequence[str]) -> bool:
-    roots = [os.path.realpath(each.removeprefix("file://")) for each in allowed if not each.startswith("s3://")]
-    return any(path.startswith(root.rstrip("/") + "/") for root in roots)
-
-
 def look(address: str, glob: str, *, hive: bool, allowed: Sequence[str]) -> Found:
     """Find the files at an address, and read of each what it says of itself; raises `InvalidInput` naming the file."""
     from weft.data.parquet import Written
 
     wanted = _pattern(glob)
-    storage = Storage.at(address.rstrip("/") or "/")
+    storage = Storage.at(address.rstrip("/") or "/", allowed)
     with storage.telling():
         infos = storage.files.get_file_info(fs.FileSelector(storage.root, recursive=True, allow_not_found=True))
     beginning = f"{storage.root}/"
@@ -100,10 +88,16 @@ def look(address: str, glob: str, *, hive: bool, allowed: Sequence[str]) -> Foun
     )
     if not names:
         raise InvalidInput("address", f"{address} has no files that match {glob}: register it when it is complete")
+    # Only a bucket has such names, and Arrow does not read them.
+    if (odd := next((name for name in names if "" in name.split("/")), None)) is not None:
+        raise InvalidInput(
+            "address", f"{odd!r} has a part in its name that is empty, and cannot be read: copy it to another name, or "
+            "say a glob that does not match it",
+        )  # fmt: skip
     if len(names) > MOST_FILES:
         raise InvalidInput("address", f"{address} has more than {MOST_FILES:,} files: register a part of it")
-    if storage.is_local:
-        _require_inside(storage, names, allowed)
+    if storage.within is not None:
+        _require_inside(storage, names, storage.within)
     with ThreadPoolExecutor(_AT_ONCE) as threads, storage.telling():
         looks = list(threads.map(lambda name: _footer(storage, name), names))
     keys = [_hive(name) if hive else {} for name in names]
@@ -161,10 +155,10 @@ def _schema(names: Sequence[str], schemas: Sequence[pa.Schema], keys: Sequence[d
     return columns.settle(None, whole)
 
 
-def _require_inside(storage: Storage, names: Sequence[str], allowed: Sequence[str]) -> None:
+def _require_inside(storage: Storage, names: Sequence[str], folders: Sequence[str]) -> None:
     for name in names:
         real = os.path.realpath(storage.path("", name))
-        if not _is_beneath(real, allowed) or not Path(real).is_file():
+        if not is_beneath(real, folders) or not Path(real).is_file():
             raise InvalidInput("address", f"{name} is a link to where datasets of others are not read")
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pyarrow.types as kinds
 
 from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.core.checks import check_text
@@ -18,6 +19,8 @@ from weft.core.errors import InvalidInput
 from weft.data.columns import fit
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
     from weft.data.storage import Storage
 
 # Beyond so many rows another file begins: engines read files side by side, and leave out those they need not.
@@ -143,7 +146,7 @@ def _split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordB
     if values.null_count:
         raise InvalidInput("partition_by", f"{column} has nulls, and each row needs a partition")
     try:
-        coded = values.dictionary_encode()
+        coded = _one_of_each(values).dictionary_encode()
     except pa.ArrowNotImplementedError:
         raise InvalidInput("partition_by", f"{column} is {values.type}, by which nothing is parted") from None
     # Once in order, and not once more for each of many keys; the order within each stays.
@@ -179,6 +182,9 @@ def dataset_of(
 
     Files from before a column was there have nulls in it. The values of ``partition_columns`` stand in the paths.
     """
+    # Loads pandas where there is one, which takes longer than all the rest: only who reads has to wait for it.
+    import pyarrow.dataset as ds
+
     if not paths:
         return ds.dataset(schema.empty_table())
     by = None
@@ -197,14 +203,31 @@ def without_known(table: pa.Table, known: pa.Table, unique_key: Sequence[str]) -
         if table.column(name).null_count:
             raise InvalidInput("unique_key", f"{name} has nulls, by which rows cannot be told apart")
     place = "\0place"
-    numbered = table.select(key).append_column(place, pa.array(range(table.num_rows), pa.int64()))
+    numbered = _keys(table, key).append_column(place, pa.array(range(table.num_rows), pa.int64()))
     try:
         first = numbered.group_by(key).aggregate([(place, "min")])
         if known.num_rows:
-            first = first.join(known.select(key), keys=key, join_type="left anti")
+            first = first.join(_keys(known, key), keys=key, join_type="left anti")
     except pa.ArrowNotImplementedError as problem:
         raise InvalidInput("unique_key", f"rows cannot be told apart by {', '.join(key)}: {problem}") from None
     return table.take(first.column(f"{place}_min").combine_chunks().sort())
+
+
+def _keys(table: pa.Table, key: Sequence[str]) -> pa.Table:
+    return pa.table({name: _one_of_each(table.column(name)) for name in key})
+
+
+def _one_of_each(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return values by which rows can be told apart: floats have two zeros and many NaNs, which Arrow takes for others.
+
+    For PostgreSQL and DuckDB there is one of each.
+    """
+    if not kinds.is_floating(values.type):
+        return values
+    if kinds.is_float16(values.type):
+        values = values.cast(pa.float32())
+    values = pc.if_else(pc.equal(values, pa.scalar(0.0, values.type)), pa.scalar(0.0, values.type), values)
+    return pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
 
 
 def require_kept(schema: pa.Schema) -> None:

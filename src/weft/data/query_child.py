@@ -99,7 +99,8 @@ def serve(place: int, connection: duckdb.DuckDBPyConnection, folder: str) -> Non
                 found = tables_of(connection, select_in(connection, request["sql"]))
                 _tell(place, query_frames.NAMES, found)
             case "compute":
-                _compute(place, request, [name for each in linked for name in each.links])
+                [table] = linked
+                _compute(place, request, table)
             case _:
                 lock(connection, request["limits"], [name for each in linked for name in each.links])
                 _query(place, connection, request, linked)
@@ -155,10 +156,11 @@ def _query(
     _tell(place, query_frames.END, {"rows": rows})
 
 
-def _compute(place: int, request: dict[str, Any], files: list[str]) -> None:
+def _compute(place: int, request: dict[str, Any], linked: query_views.Linked) -> None:
     """Let a function make a table of a table; it can do no more than a query could."""
     limits = request["limits"]
-    table = computing.computed(request["sql"], request["entry"], computing.table_of(files, request["schema"]))
+    given = computing.table_of([*linked.links], request["schema"], linked.given["partition_columns"])
+    table = computing.computed(request["sql"], request["entry"], given)
     if table.num_rows > limits["rows"]:
         raise _LimitHit("rows")
     sink = _Frames(place, limits["bytes"])

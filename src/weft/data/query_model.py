@@ -23,7 +23,8 @@ class Attached:
     ``columns`` are pairs of a name and DuckDB's name of a type. They are what there is to see while there is no file,
     and, if the files are ``mixed``, all columns: one that a file lacks reads as null. The values of
     ``partition_columns`` are read from the paths, which have a part ``name=value`` for each; their types are those in
-    ``columns``, or text.
+    ``columns``, or text. Files that are to be ``within`` some folders, which have no links in their paths, are refused
+    if they lead elsewhere when they are opened.
 
     Example::
 
@@ -35,6 +36,7 @@ class Attached:
     columns: tuple[tuple[str, str], ...] = ()
     partition_columns: tuple[str, ...] = ()
     mixed: bool = False
+    within: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

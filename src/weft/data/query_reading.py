@@ -108,6 +108,6 @@ def _check(part: dict[str, Any]) -> None:
         if name not in _TABLES_MADE:
             raise Refused(f"the table function {name} is not for queries: name datasets")
     elif part.get("type") == "SHOW_REF" and part.get("show_type") not in _SHOWN:
-        raise Refused("to see a dataset's columns, `describe` it by name")
+        raise Refused("`weft datasets list` says which datasets there are; to see the columns of one, `describe` it")
     elif "function_name" in part and str(part["function_name"]).lower() in _SCALARS_REFUSED:
         raise Refused(f"the function {str(part['function_name']).lower()} is not for queries")

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 import duckdb
 
+from weft.data.beneath import is_beneath
+
 _FOLDER_SIGNS = re.compile(r"[^A-Za-z0-9_@-]+")
 
 
@@ -42,6 +44,8 @@ def link(tables: list[dict[str, Any]]) -> list[Linked]:
             os.makedirs(place, exist_ok=True)
             name = f"{place}/{number:06d}.parquet"
             real = os.path.realpath(path)
+            if table["within"] is not None and not is_beneath(real, table["within"]):
+                raise Unreadable(f"a file of dataset {table['name']} leads to where files of others are not read")
             if not os.path.isfile(real):
                 raise Unreadable(f"a file of dataset {table['name']} is missing")
             os.symlink(real, name)

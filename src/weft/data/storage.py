@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,6 +11,8 @@ from pathlib import Path
 from pyarrow import NativeFile, fs
 
 from weft.core.data_errors import DataUnavailable
+from weft.data.allowed import AllowedFiles
+from weft.data.beneath import real_folders, require_beneath
 from weft.data.bucket import Objects, open_bucket, telling
 from weft.db.blob_address import Bucket
 
@@ -20,26 +22,37 @@ _AT_ONCE = 16
 class Storage:
     """The files of all datasets, by their paths beneath the root."""
 
-    def __init__(self, files: fs.FileSystem, address: Path | Bucket) -> None:
+    def __init__(self, files: fs.FileSystem, address: Path | Bucket, within: tuple[str, ...] | None = None) -> None:
         self.files = files
+        # The folders that files of others must really lie in; None for our own, and in a bucket, which has no links.
+        self.within = within
         self.address = address
         self.is_local = isinstance(address, Path)
         self.root = (str(address) if isinstance(address, Path) else f"{address.name}/{address.prefix}").rstrip("/")
         self._objects: Objects | None = None
 
     @classmethod
-    def at(cls, root: str) -> Storage:
-        """Return the storage at a folder, or an address that begins with ``s3://``."""
+    def at(cls, root: str, allowed: Sequence[str] | None = None) -> Storage:
+        """Return the storage at a folder, or an address that begins with ``s3://``.
+
+        Files of others are read where that is ``allowed``: each is looked at when it is opened.
+        """
         if not root.startswith("s3://"):
-            return cls(fs.LocalFileSystem(), Path(root))
+            if allowed is None:
+                return cls(fs.LocalFileSystem(), Path(root))
+            within = real_folders(allowed)
+            return cls(fs.PyFileSystem(AllowedFiles(within)), Path(root), within)
         name, _, prefix = root.removeprefix("s3://").partition("/")
         address = Bucket(name, prefix.strip("/"))
         return cls(open_bucket(address), address)
 
     @classmethod
-    def of(cls, root: str, location: str, *, is_outside: bool) -> tuple[Storage, str]:
-        """Return where a version is: under a location of our own storage, or at an address that others write."""
-        return (cls.at(location), "") if is_outside else (cls.at(root), location)
+    def of(cls, root: str, location: str, *, is_outside: bool, allowed: Sequence[str]) -> tuple[Storage, str]:
+        """Return where a version is: under a location of our own storage, or at an address that others write.
+
+        Of these only what is ``allowed`` is read, as the settings of this process have it.
+        """
+        return (cls.at(location, allowed), "") if is_outside else (cls.at(root), location)
 
     def telling(self) -> AbstractContextManager[None]:
         """Tell what is wrong with files, while they are read or written, in words to act on: `DataUnavailable`."""
@@ -48,6 +61,11 @@ class Storage:
     def path(self, location: str, name: str) -> str:
         """Return the whole path of a file of a version."""
         return f"{self.root}/{location}{name}"
+
+    def require_allowed(self, location: str, names: Iterable[str]) -> None:
+        """Raise `DataUnavailable` if one of these files leads to where files of others are not read."""
+        if self.within is not None:
+            require_beneath([self.path(location, name) for name in names], self.within)
 
     def create(self, location: str, name: str) -> NativeFile:
         """Return a new file to write into."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from weft.catalog.dataset_writing import check_partition
-from weft.catalog.datasets import check_dataset
+from weft.catalog.datasets import Sees, check_dataset, roles_in
 from weft.core.checks import MAX_ID, check_number
 from weft.core.errors import InvalidInput, NotFound
 from weft.live.acting import SQL
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 class LiveBackfill:
     """Partitions of a job's input that are computed anew: ``made`` of them have a unit, ``running`` are not done.
 
-    ``held`` of these have failed, and wait for somebody.
+    ``held`` of these have failed, and wait for somebody. Their keys are told to those who see the input.
     """
 
     id: int
@@ -56,12 +56,12 @@ def _look(source: Record) -> str:
 
 async def rematerialize(
     conn: type_Connection, org_id: int, dag: str, job: str, partitions: Sequence[str], actor: str,
-    dataset: str | None = None,
+    dataset: str | None = None, *, sees: Sees,
 ) -> int:  # fmt: skip
     """Compute partitions of a job's input anew, as these are by now; return how many were not asked for already."""
     keys = sorted({check_partition(key) for key in partitions})
     check_number(len(keys), "partitions", 1, MOST_KEYS)
-    found, source = await _input(conn, org_id, dag, job, dataset)
+    found, source = await _input(conn, org_id, dag, job, dataset, sees)
     unknown = [row["key"] for row in await conn.fetch(SQL.unknown_partitions, org_id, source["version_id"], keys)]
     if unknown:
         raise InvalidInput("partitions", f"{source['name']} has no partition {unknown[0]!r}; {_look(source)}")
@@ -75,7 +75,7 @@ async def rematerialize(
 
 async def backfill(
     conn: type_Connection, org_id: int, dag: str, job: str, first: str | None, last: str | None, at_once: int,
-    actor: str, *, dataset: str | None = None, dry_run: bool = False,
+    actor: str, *, sees: Sees, dataset: str | None = None, dry_run: bool = False,
 ) -> LiveBackfill:  # fmt: skip
     """Compute all partitions of a job's input anew, or those from one key to another, so many at a time."""
     for key in (first, last):
@@ -86,7 +86,7 @@ async def backfill(
             "first", f"{first!r} comes after {last!r}: keys are compared as numbers if both are, or texts"
         )
     check_number(at_once, "at_once", 1, 1000)
-    found, source = await _input(conn, org_id, dag, job, dataset)
+    found, source = await _input(conn, org_id, dag, job, dataset, sees)
     count = await conn.fetchval(SQL.count_partitions, org_id, source["version_id"], first, last)
     if not count:
         raise InvalidInput("first", f"{source['name']} has no partition there; {_look(source)}")
@@ -100,18 +100,19 @@ async def backfill(
     told = {"backfill": str(made), "partitions": count}
     await audit.record_named(conn, org_id, actor, AuditVerb.RERUN, "live_dag", f"{dag}:{job}", told)
     await conn.fetchval(SQL.advance_backfill, made)
-    row = await conn.fetchrow(SQL.backfills, org_id, dag, MAX_ID, made, 1)
+    row = await conn.fetchrow(SQL.backfills, org_id, dag, MAX_ID, made, 1, None)
     assert row is not None
     return LiveBackfill(**row)
 
 
 async def list_backfills(
-    conn: type_Connection, org_id: int, dag: str, *, before: int | None, limit: int
+    conn: type_Connection, org_id: int, dag: str, *, before: int | None, limit: int, sees: Sees
 ) -> list[LiveBackfill]:
     """Return the backfills of a DAG, the newest first."""
     await require_dag(conn, org_id, dag)
     highest = MAX_ID if before is None else check_number(before, "before", 0, MAX_ID)
-    return [LiveBackfill(**row) for row in await conn.fetch(SQL.backfills, org_id, dag, highest, None, limit)]
+    rows = await conn.fetch(SQL.backfills, org_id, dag, highest, None, limit, roles_in(sees))
+    return [LiveBackfill(**row) for row in rows]
 
 
 async def cancel(conn: type_Connection, org_id: int, backfill_id: int, actor: str) -> None:
@@ -145,16 +146,24 @@ async def _lock(conn: type_Connection, org_id: int, job: Record) -> None:
         raise NotFound("job", f"{job['name']!r} in {job['dag']}", f"see `weft live jobs {job['dag']}`")
 
 
-async def _input(conn: type_Connection, org_id: int, dag: str, job: str, dataset: str | None) -> tuple[Record, Record]:
-    """Return a job, and the input by whose partitions it is told what to compute anew: the first, or that of a name."""
+async def _input(
+    conn: type_Connection, org_id: int, dag: str, job: str, dataset: str | None, sees: Sees
+) -> tuple[Record, Record]:
+    """Return a job, and the input by whose partitions it is told what to compute anew: the first, or that of a name.
+
+    Raises `NotFound` also where the partitions are not for whoever asks: by what is there of them he would learn them.
+    """
     found = await find_job(conn, org_id, dag, job)
     if found["activation"] == "source":
         what = f"{job} is a source, and reads nothing that it could compute anew: give --all to begin its datasets anew"
         raise InvalidInput("job", what)
     name = None if dataset is None else check_dataset(dataset)
-    source = await conn.fetchrow(SQL.input, org_id, found["id"], name)
+    source = await conn.fetchrow(SQL.input, org_id, found["id"], name, roles_in(sees))
     if source is None and name is not None:
         raise InvalidInput("dataset", f"{job} does not read {name}, or nothing has been written into it yet")
     if source is None:
         raise InvalidInput("job", f"nothing has been written yet that {job} reads")
+    if not source["is_seen"]:
+        advice = "it is for those who see what it reads: ask an admin for a role, or give --all"
+        raise NotFound("partition", f"of what {job} in {dag} reads", advice)
     return found, source

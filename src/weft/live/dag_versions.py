@@ -96,7 +96,7 @@ async def abandon(conn: type_Connection, org_id: int, name: str, actor: str) -> 
     """Give up the version that is being built; return its number."""
     dag = await _locked(conn, org_id, name)
     if dag["building_id"] is None:
-        raise StateConflict("abandon", f"a version of {name}", "not being built", ["being built"], "live DAG")
+        raise StateConflict("abandon", name, "without a version that is being built", ["being built"], "live DAG")
     number = await conn.fetchval(SQL.abandon, org_id, dag["building_id"])
     await conn.fetchval(SQL.stop_building, org_id, dag["id"], dag["building_id"])
     await conn.execute(SQL.settle, dag["id"])

@@ -20,7 +20,17 @@ from weft.flow.live.identity import JobMeaning, config_hashes
 from weft.flow.live.model import LINE
 from weft.flow.live.operators import OWN
 from weft.history import tags
-from weft.live.plans import Deployed, DeployPlan, InputPlan, JobPlan, Touched, nonces_of, plan_datasets, plan_jobs
+from weft.live.plans import (
+    Deployed,
+    DeployPlan,
+    InputPlan,
+    JobPlan,
+    Touched,
+    emptied,
+    nonces_of,
+    plan_datasets,
+    plan_jobs,
+)  # fmt: skip
 from weft.live.sources import following, put_source
 from weft.queue import audit, queues
 from weft.queue.audit import AuditVerb
@@ -167,6 +177,7 @@ async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wante
     others = [each.name for each in planned if each.action == "rebuilt" or each.version != current.get(each.name)]
     readers = await conn.fetch(SQL.readers, org_id, others, name, _roles(wanted.sees))
     is_seen = {each: row["is_seen"] for each, row in rows.items()}
+    shown = tuple(each for each in planned if is_seen.get(each.name, True))
     is_new = any(each.action in ("new", "changed") for each in job_plans)
     plan = DeployPlan(
         dag=name,
@@ -176,10 +187,13 @@ async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wante
         replaces=None if dag is None else dag["building"],
         at_once=dag is None or dag["version"] is None or not is_new,
         jobs=job_plans,
-        datasets=tuple(each for each in planned if is_seen.get(each.name, True)),
+        datasets=shown,
         inputs=inputs,
         touched=tuple(Touched(**row) for row in readers if is_seen.get(row["dataset"], True)),
-        warnings=await _warnings(conn, org_id, jobs, lanes),
+        warnings=(
+            *await _warnings(conn, org_id, jobs, lanes),
+            *emptied(name, jobs, shown, {each: row["rows"] for each, row in rows.items()}),
+        ),
     )
     if not plan.changes:
         plan = replace(plan, version=(plan.replaces if wanted.is_built else plan.base) or plan.version, replaces=None)

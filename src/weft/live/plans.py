@@ -12,6 +12,8 @@ from weft.flow.problems import dotted
 
 # So many fields of one job are named.
 _MOST_FIELDS = 20
+# Sources to which what came before their outputs began anew does not come again, as files and feeds do.
+_PASSING = {"cron": "ticks", "interval": "ticks", "event": "events", "table": "rows"}
 # How settings are written that the database calls otherwise.
 _WRITTEN = {
     "rank": "priority", "queue_id": "queue", "timeout": "timeout_seconds", "idle_after": "idle_timeout",
@@ -155,6 +157,20 @@ def plan_datasets(
         left = [each for each in old.document["outputs"] if each not in written]
         found += [DatasetPlan(dataset, "left", name, there.get(dataset)) for dataset in left]
     return tuple(found)
+
+
+def emptied(
+    dag: str, jobs: Mapping[str, JobMeaning], datasets: Sequence[DatasetPlan], rows: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield a warning for each dataset that loses rows before readers, because its source is not given them again."""
+    for each in datasets:
+        if each.action != "rebuilt" or not rows.get(each.name) or jobs[each.job].activation != "source":
+            continue
+        if (what := _PASSING.get(jobs[each.job].document["source"]["kind"])) is not None:
+            yield (
+                f"{each.name} begins empty, without the rows that it has: what came to {each.job}, a source of {what}, "
+                f"does not come again; `weft deploy rollback {dag}` leads back"
+            )
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import orjson
 
 from weft.core.checks import check_text
 from weft.core.errors import InvalidInput, LeaseLost
-from weft.core.json import encode
+from weft.core.json import encode, size_of
 from weft.db.statements import Statements
 from weft.jobs.posting import check_url
 
@@ -27,6 +27,10 @@ LONGEST_KEY, LONGEST_PATH = 400, 600
 MOST_UNITS = 10_000
 MOST_CALLBACKS = 1000
 _MOST_GONE = 2000
+_ADVICE = {
+    "states": "remember less, or write it into a dataset", "units": "emit fewer, and hand on the names of datasets",
+    "callbacks": "tell less, and where the rest is", "files": "the rest with the next slice",
+}  # fmt: skip
 KINDS = ("event", "file", "row")
 
 
@@ -67,15 +71,19 @@ async def state_of(conn: type_Connection, fence: Fence, key: str) -> dict[str, A
 async def stage(
     conn: type_Connection, fence: Fence, states: Sequence[Mapping[str, Any]], units: Sequence[Emitted],
     callbacks: Sequence[CallbackStaged], rest: timedelta | None, is_caught_up: bool | None,
-    files: Sequence[Mapping[str, Any]] = (),
+    files: Sequence[Mapping[str, Any]] = (), *, most_bytes: int, most_of_unit: int,
 ) -> None:  # fmt: skip
-    """Note what an attempt is about to change, over what it said before; it is so when its task completes."""
+    """Note what an attempt is about to change, over what it said before; it is so when its task completes.
+
+    Of each kind it is no larger than one output may be, and a unit no larger than an event: raises `InvalidInput` that
+    names the kind, and notes nothing.
+    """
     row = await _job(conn, fence)
     for name, several in (("units", units), ("files", files)):
         if len(several) > MOST_UNITS:
             raise InvalidInput(name, f"are {len(several)}, and may be {MOST_UNITS}: the rest with the next slice")
     told = [{"key": _check_key(each["key"]), "seen": int(each["seen"]), "state": each["state"]} for each in states]
-    made = [_checked_unit(each) for each in units]
+    made = [_checked_unit(each, most_of_unit) for each in units]
     if len(callbacks) > MOST_CALLBACKS:
         raise InvalidInput("callbacks", f"are {len(callbacks)}, and may be {MOST_CALLBACKS}")
     said = [
@@ -85,9 +93,18 @@ async def stage(
         }
         for each in callbacks
     ]
+    texts = {
+        "states": encode(told, "state"), "units": encode(made, "units"), "callbacks": encode(said, "callbacks"),
+        "files": encode(list(files), "files"),
+    }  # fmt: skip
+    for kind, text in texts.items():
+        if (size := size_of(text)) > most_bytes:
+            raise InvalidInput(
+                kind, f"have {size:,} bytes together, and may have {most_bytes:,} (WEFT_VALUE_LIMIT): {_ADVICE[kind]}"
+            )
     await conn.execute(
-        SQL.stage, fence.task_id, fence.attempt, row["org_id"], row["id"], encode(told, "state"), encode(made, "units"),
-        encode(said, "callbacks"), rest, is_caught_up, encode(list(files), "files"),
+        SQL.stage, fence.task_id, fence.attempt, row["org_id"], row["id"], texts["states"], texts["units"],
+        texts["callbacks"], rest, is_caught_up, texts["files"],
     )  # fmt: skip
 
 
@@ -118,10 +135,15 @@ def _check_key(key: object) -> str:
     return check_text(key, "state_key", LONGEST_KEY)
 
 
-def _checked_unit(unit: Emitted) -> dict[str, Any]:
+def _checked_unit(unit: Emitted, most: int) -> dict[str, Any]:
     if unit.kind not in KINDS:
         raise InvalidInput("kind", f"{unit.kind!r} is not one of {', '.join(KINDS)}")
     key = check_text(unit.key, "key", LONGEST_KEY)
+    if (size := size_of(encode(dict(unit.said), "units"))) > most:
+        raise InvalidInput(
+            "units", f"{key} says {size:,} bytes, and may say {most:,}, as an event (WEFT_INLINE_LIMIT): hand on the "
+            "name of a dataset",
+        )  # fmt: skip
     return {
         "kind": unit.kind,
         "lane": check_lane(unit.lane),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -97,8 +97,11 @@ class PatientBlobs(RemoteBlobs):
 class RemoteAnswers:
     """What all attempts of a worker ask for; an outage of the server is waited out."""
 
-    def __init__(self, asking: Asking, room: int, value_limit: int, data_url: str | None = None) -> None:
+    def __init__(
+        self, asking: Asking, room: int, value_limit: int, data_url: str | None = None, allowed: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         self._data_url = data_url
+        self._allowed = allowed
         self._asking = asking
         self._room = room
         self._value_limit = value_limit
@@ -176,6 +179,7 @@ class RemoteAnswers:
                 told = await ask(_DATASETS[verb], **arguments)
                 if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS, dataset_answers.READ_ROWS):
                     return told[verb.removeprefix("list_")]
+                told = dataset_answers.with_allowed(verb, told, self._allowed)
                 # Where this machine finds the files, should that be elsewhere than where the server does.
                 return told if self._data_url is None else {**told, "root": self._data_url}
             case _ if verb in live_answers.VERBS:

@@ -172,7 +172,7 @@ class RemoteStore:
     def answers(self) -> RemoteAnswers:
         """Return what does what handlers ask for."""
         own = None if self.settings.data_url is None else str(data_address(self.settings))
-        return RemoteAnswers(self._asking, self._room, self.settings.value_limit, own)
+        return RemoteAnswers(self._asking, self._room, self.settings.value_limit, own, self.settings.data_outside)
 
     def cache(self) -> RemoteCache:
         """Return what finds outputs."""

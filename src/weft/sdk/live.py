@@ -145,7 +145,9 @@ class Live(LiveDeploys):
             raise InvalidInput("partitions", "must be a list of keys, not a text")
         keys, org_id, actor = builtins.list(partitions), await self._session.org_id(), self._session.actor
         return await self._session.database.run(
-            lambda conn: backfilling.rematerialize(conn, org_id, dag, job, keys, actor, dataset)
+            lambda conn: backfilling.rematerialize(
+                conn, org_id, dag, job, keys, actor, dataset, sees=self._session.sees
+            )
         )
 
     async def rebuild(self, dag: str, job: str) -> DeployPlan:
@@ -169,10 +171,11 @@ class Live(LiveDeploys):
 
             await client.live.backfill("market", "candles", first="2026-01", last="2026-06", at_once=4)
         """
-        org_id, actor = await self._session.org_id(), self._session.actor
+        org_id, actor, sees = await self._session.org_id(), self._session.actor, self._session.sees
+        some = first, last, at_once
         return await self._session.database.run(
             lambda conn: backfilling.backfill(
-                conn, org_id, dag, job, first, last, at_once, actor, dataset=dataset, dry_run=dry_run
+                conn, org_id, dag, job, *some, actor, sees=sees, dataset=dataset, dry_run=dry_run
             )
         )
 
@@ -187,7 +190,9 @@ class Live(LiveDeploys):
         check_number(limit, "limit", 1, 1000)
         org_id = await self._session.org_id()
         return await self._session.database.read(
-            lambda conn: backfilling.list_backfills(conn, org_id, dag, before=before, limit=limit)
+            lambda conn: backfilling.list_backfills(
+                conn, org_id, dag, before=before, limit=limit, sees=self._session.sees
+            )
         )
 
     async def cancel_backfill(self, backfill_id: int) -> None:

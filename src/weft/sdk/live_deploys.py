@@ -28,6 +28,7 @@ from weft.live.dag_versions import DagVersion
 from weft.live.deploying import Wanted
 from weft.live.looking import LiveDag
 from weft.live.plans import DeployPlan
+from weft.sdk.live_sql import require_readable
 from weft.sdk.workflow_calls import check_message
 
 if TYPE_CHECKING:
@@ -198,6 +199,8 @@ class LiveDeploys:
             lambda conn: deploying.last_version(conn, org_id, name)
         )
         is_same, is_built = await self._is(artifact_id, document), await self._is(built_id, document)
+        if not is_same and not is_built:
+            await require_readable(self._session.queries, checked)
         return Wanted(checked, self._session.actor, self._session.sees, is_same, is_built), document, seen
 
     async def _is(self, artifact_id: int | None, document: Document) -> bool:

@@ -74,8 +74,8 @@ async def _attached(
         lent = copied_rows(copies, client.database, org_id, state, schema, files, rows)
     else:
         lent = local_files(client.settings, str(data_address(client.settings)), state, files, copies)
-    async with lent as paths:
-        yield Attached(name, paths, duckdb_columns(schema), partition_columns(kept), mixed=True)
+    async with lent as (paths, within):
+        yield Attached(name, paths, duckdb_columns(schema), partition_columns(kept), mixed=True, within=within)
 
 
 async def _files(client: Client, org_id: int, state: DatasetState, rows: int | None, left: int) -> list[File]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from weft.catalog import dataset_registering
@@ -11,6 +10,7 @@ from weft.catalog.datasets import PartitionBy, check_dataset
 from weft.core.checks import check_number
 from weft.core.errors import InvalidInput
 from weft.data.extra import needs
+from weft.data.own_thread import in_own_thread
 
 if TYPE_CHECKING:
     from weft.catalog.dataset_reading import DatasetState
@@ -32,14 +32,14 @@ async def registered(
     if (start is None) != (end is None) or (start is not None and end is not None and start > end):
         raise InvalidInput("range", "has a beginning and an end, which comes after it")
     org_id, actor, allowed = await client.org_id(), client.actor, client.settings.data_outside
-    place = await asyncio.to_thread(outside.check_address, address, allowed)
+    place = await in_own_thread(outside.check_address, address, allowed)
     wanted = Registration(place, glob, partition_by, start, end)
     if not replace:
         known = await client.database.read(lambda conn: dataset_registering.find(conn, org_id, name, wanted))
         if known is not None:
             return known
     # Files are looked at before anything is locked: there may be many.
-    found = await asyncio.to_thread(outside.look, place, glob, hive=partition_by == PartitionBy.HIVE, allowed=allowed)
+    found = await in_own_thread(outside.look, place, glob, hive=partition_by == PartitionBy.HIVE, allowed=allowed)
     files, kept = [file._asdict() for file in found.files], found.record()
 
     def require_fitting(before: str) -> None:

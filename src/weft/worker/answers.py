@@ -85,14 +85,16 @@ class Answers:
                 _require(dropped, fence)
             case _ if verb in dataset_answers.VERBS:
                 root = str(data_address(self._settings))
-                return await self._persist(
+                told = await self._persist(
                     fence, is_over, self._database.run,
                     lambda conn: dataset_answers.answer(conn, fence, verb, arguments, root),
                 )  # fmt: skip
+                return dataset_answers.with_allowed(verb, told, self._settings.data_outside)
             case _ if verb in live_answers.VERBS:
+                limits = self._settings.value_limit, self._settings.inline_limit
                 return await self._persist(
                     fence, is_over, self._database.run,
-                    lambda conn: live_answers.answer(conn, fence, verb, arguments),
+                    lambda conn: live_answers.answer(conn, fence, verb, arguments, *limits),
                 )  # fmt: skip
             case _ if verb == ADD:
                 raise InvalidInput("client", "this worker has the database: add to its job by a weft.Client")

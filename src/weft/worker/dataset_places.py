@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from weft.catalog.dataset_rows import KIND
 from weft.data import columns, parquet, rows
@@ -18,6 +17,8 @@ from weft.data.storage import Storage
 from weft.worker import dataset_answers as asks
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
     from weft.worker.steps import Ask
 
 # Of rows that are sent at once, in bytes.
@@ -50,13 +51,14 @@ def place_of(told: dict[str, Any], ask: Ask) -> Place:
     if told["storage"] == KIND:
         return RowPlace(ask, told["version_id"])
     if told.get("is_outside"):
-        return FilePlace(_opened(told["location"]), "", columns.partition_columns(told["schema"]))
-    return FilePlace(_opened(told["root"]), told["location"])
+        storage = _opened(told["location"], tuple(told["allowed"]))
+        return FilePlace(storage, "", columns.partition_columns(told["schema"]))
+    return FilePlace(_opened(told["root"], None), told["location"])
 
 
 @functools.cache
-def _opened(address: str) -> Storage:
-    return Storage.at(address)
+def _opened(address: str, allowed: tuple[str, ...] | None) -> Storage:
+    return Storage.at(address, allowed)
 
 
 class FilePlace:
@@ -110,6 +112,8 @@ class RowPlace:
 
     def dataset(self, files: Sequence[Written], schema: pa.Schema) -> ds.Dataset:
         """Return the rows as a table of Arrow's, which is in memory."""
+        import pyarrow.dataset as ds
+
         return ds.dataset(self.table(files, schema, None))
 
     def table(self, files: Sequence[Written], schema: pa.Schema, names: Sequence[str] | None) -> pa.Table:

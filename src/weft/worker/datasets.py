@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from weft.catalog.dataset_writing import Mode
 from weft.core.checks import check_word
 from weft.core.errors import InvalidInput
 from weft.data.extra import needs
+from weft.data.own_thread import in_own_thread
 from weft.worker import dataset_answers as asks
 from weft.worker.steps import Ask, is_in_loop, require_no_step
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from weft.data.parquet import Written
+    from weft.data.storage import Storage
     from weft.worker.dataset_places import Place
 
 
@@ -47,6 +48,15 @@ class DatasetFiles:
     is_outside: bool = False
     # The rows themselves, where they are kept in a table of the database.
     table: pa.Table | None = None
+    # Of files that others write: where they may lie, and which columns stand in their paths.
+    allowed: tuple[str, ...] = ()
+    partition_columns: tuple[str, ...] = ()
+
+    def place(self) -> tuple[Storage, str]:
+        """Return how the files are opened, and beneath which location: those of others where that is allowed only."""
+        from weft.data.storage import Storage
+
+        return Storage.of(self.root, self.location, is_outside=self.is_outside, allowed=self.allowed)
 
 
 @dataclass(slots=True)
@@ -154,7 +164,7 @@ class TaskDataset:
         """Call a function: in a thread, to be awaited, where a loop runs that must not be held up."""
         needs("pyarrow")
         call = functools.partial(function, *args)
-        return asyncio.to_thread(call) if is_in_loop() else call()
+        return in_own_thread(call) if is_in_loop() else call()
 
     def _write(
         self, data: Any, partition: str | None, partition_by: str | None, mode: Mode, key: list[str], breaking: bool,
@@ -252,12 +262,20 @@ class TaskDataset:
 
     def _located(self, partitions: list[str] | None, since: int | None) -> DatasetFiles:
         from weft.catalog.dataset_rows import KIND
+        from weft.data.columns import partition_columns
 
         state = self._seen()
         place, files, schema = self._found(partitions, since)
         names = tuple(file.path for file in files)
-        table = place.table(files, schema, None) if state["storage"] == KIND else None
-        return DatasetFiles(state["root"], state["location"], names, schema, bool(state["is_outside"]), table)
+        if state["storage"] == KIND:
+            return DatasetFiles(state["root"], state["location"], names, schema, table=place.table(files, schema, None))
+        found = DatasetFiles(
+            state["root"], state["location"], names, schema, bool(state["is_outside"]),
+            allowed=tuple(state["allowed"]), partition_columns=partition_columns(state["schema"]),
+        )  # fmt: skip
+        storage, location = found.place()
+        storage.require_allowed(location, names)
+        return found
 
     def _partitions(self) -> list[Partition]:
         state, found = self._seen(), list[Partition]()

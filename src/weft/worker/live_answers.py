@@ -16,7 +16,9 @@ JOB, STATE, STAGE, FILES = "read_live_job", "read_state", "stage_live", "compare
 VERBS = frozenset({JOB, STATE, STAGE, FILES})
 
 
-async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str, Any]) -> Any:
+async def answer(
+    conn: type_Connection, fence: Fence, verb: str, said: dict[str, Any], most_bytes: int, most_of_unit: int
+) -> Any:  # fmt: skip
     """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
     match verb:
         case _ if verb == JOB:
@@ -28,8 +30,9 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
             units = [Emitted(each["kind"], each["lane"], each["key"], each["said"]) for each in said["units"]]
             callbacks = [CallbackStaged(each["url"], each["key"], each["payload"]) for each in said["callbacks"]]
             return await staging.stage(
-                conn, fence, said["states"], units, callbacks, rest, said["is_caught_up"], said["files"]
-            )
+                conn, fence, said["states"], units, callbacks, rest, said["is_caught_up"], said["files"],
+                most_bytes=most_bytes, most_of_unit=most_of_unit,
+            )  # fmt: skip
         case _ if verb == FILES:
             files, within = [(each["path"], each["tag"]) for each in said["files"]], (said["after"], said["until"])
             return await staging.changed_files(conn, fence, files, timedelta(seconds=said["settle"]), within)

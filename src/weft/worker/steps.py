@@ -19,6 +19,7 @@ import orjson
 from weft.core.checks import RESERVED, check_name
 from weft.core.errors import InvalidInput
 from weft.core.json import Json, encode
+from weft.data.own_thread import in_own_thread
 from weft.worker.returned import Returned
 
 # What an attempt asks for while it runs: a verb and its arguments, all JSON. The answer may come from another process.
@@ -68,7 +69,7 @@ class Steps:
         is_async = inspect.iscoroutinefunction(inspect.unwrap(call.func))
         # A sync function has a thread, as a sync handler does: the loop is not its own.
         with _within(name):
-            value = call() if is_async else await asyncio.to_thread(call)
+            value = call() if is_async else await in_own_thread(call)
             if inspect.isawaitable(value):
                 value = await value
         text = returned.write(value, name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.data.query_process import QueryProcess
 
 # What holds of all settings where operators run in a process of their own.
-_COUNTS = ("query_memory", "query_rows", "query_concurrency")
+_COUNTS = ("query_memory", "query_rows", "query_concurrency", "value_limit")
 _WORDS = ("fetch_allowed", "dag_secrets")
 
 

@@ -28,7 +28,9 @@ select not exists (
 from weft.dataset_version v where v.org_id = $1 and v.id = $2 and v.collected_at is null;
 
 -- name: drop
-select weft.drop_rows($1, $2, $3);
+-- Of a version that is there: another may have removed it meanwhile, with all its rows.
+select weft.drop_rows(v.id, $2, $3) from (select o.id from weft.dataset_version o where o.id = $1 for key share) v;
 
 -- name: drop_table
-select weft.drop_table($1);
+-- Of a version that is there, and that nobody takes rows from just now: another may have removed it meanwhile.
+select weft.drop_table(v.id) from (select o.id from weft.dataset_version o where o.id = $1 for update) v;

@@ -48,7 +48,7 @@ select case when u.state = 'held' and exists (select 1 from weft.task t where t.
 
 -- name: input
 -- The first input of a job that has partitions by now, or that of a name.
-select i.place, i.version_id, d.name from weft.live_input i join weft.dataset d on d.id = i.dataset_id
+select i.place, i.version_id, d.name, ($4::text[] is null or d.read_roles && $4) as is_seen from weft.live_input i join weft.dataset d on d.id = i.dataset_id
 where i.org_id = $1 and i.live_job_id = $2 and i.version_id is not null and ($3::text is null or d.name = $3) order by i.place limit 1;
 
 -- name: unknown_partitions
@@ -70,11 +70,14 @@ insert into weft.live_backfill (org_id, live_job_id, place, first_key, last_key,
 values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;
 
 -- name: backfills
--- The backfills of a DAG, newest first, or one of them.
-select b.id, j.name as job, b.first_key, b.last_key, b.at_once, b.partitions, b.made, o.units as running, o.held, b.created_at, b.ended_at,
-  b.cancelled_at, b.actor
+-- The backfills of a DAG, newest first, or one of them; which partitions they are of for those who see the input.
+select b.id, j.name as job, case when s.is_seen then b.first_key end as first_key, case when s.is_seen then b.last_key end as last_key,
+  b.at_once, b.partitions, b.made, o.units as running, o.held, b.created_at, b.ended_at, b.cancelled_at, b.actor
 from weft.live_backfill b join weft.live_job j on j.id = b.live_job_id join weft.live_dag d on d.id = j.dag_id
-  cross join lateral weft.units_of_backfill(b) o
+  cross join lateral weft.units_of_backfill(b) o cross join lateral (
+    select $6::text[] is null or exists (
+      select 1 from weft.live_input i join weft.dataset r on r.id = i.dataset_id
+      where i.live_job_id = b.live_job_id and i.place = b.place and r.read_roles && $6) as is_seen) s
 where b.org_id = $1 and d.name = $2 and b.id < $3 and ($4::bigint is null or b.id = $4) order by b.id desc limit $5;
 
 -- name: lock_backfilled

@@ -33,8 +33,9 @@ select j.name, j.config_hash from weft.live_job j join unnest($3::text[], $4::te
 where j.org_id = $1 and j.dag_id = $2;
 
 -- name: datasets
--- Datasets by name, with who writes them, and whether whoever asks may see them.
-select d.id, d.name, d.producer_dag, d.producer_node, d.producer_output, v.number as version, ($3::text[] is null or d.read_roles && $3) as is_seen
+-- Datasets by name, with who writes them, how many rows readers see, and whether whoever asks may see them.
+select d.id, d.name, d.producer_dag, d.producer_node, d.producer_output, v.number as version, coalesce(v.rows, 0) as rows,
+  ($3::text[] is null or d.read_roles && $3) as is_seen
 from weft.dataset d left join weft.dataset_version v on v.id = d.current_id where d.org_id = $1 and d.name = any ($2) order by d.name;
 
 -- name: names_of_datasets

@@ -39,7 +39,8 @@ async def _answer(caller: Caller, asked: Held, verb: str) -> Any:
 async def read_dataset(caller: Caller, asked: ReadDataset) -> dict[str, Any]:
     """Return the state of a dataset that a task is to read."""
     found: dict[str, Any] = await _answer(caller, asked, asks.READ)
-    return found
+    # Where files of others are read is for each worker to know, and no affair of others.
+    return {name: value for name, value in found.items() if name != "allowed"}
 
 
 @act(router, "/v1/task/dataset/files", ListFiles, FilesTold, {**_HELD, "version_id": _ID, "write": 12})

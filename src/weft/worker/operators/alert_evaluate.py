@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 import re
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from weft.worker.operators.changes import CHANGES, inputs_named, rows_said
 from weft.worker.operators.configured import configured
 from weft.worker.operators.numbered import quoted
 from weft.worker.operators.origins import Origins, bounded, origins_in
-from weft.worker.operators.querying import rows_of, tables_in
+from weft.worker.operators.querying import answered, tables_in
 
 if TYPE_CHECKING:
     from weft.worker.datasets import DatasetFiles
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 
 # Keys share so many slots of the state: those that have nothing in common mostly change side by side.
 _SLOTS = 64
+# So many rows are looked at, and so many alerts kept as Python has them, at once.
+_AT_ONCE = 2000
 _MORE = "alert.more"
+# Of what a unit may stage, messages have a part: a worker without a database sends it all in one request.
+_SHARE_TOLD, _AROUND = 8, 100
 _HOLDS = "\u2063holds"
 _PLACE = re.compile(r"\{(\w+)\}")
 _ALERTS = pa.schema([
@@ -43,18 +48,18 @@ async def run(live: LiveContext) -> dict[str, Any]:
     config = configured(live, AlertEvaluate)
     if live.unit.kind == "bootstrap" and not config.history:
         return {"alerts": 0}
-    rows, origins = await _rows(live, config)
-    evaluation = _Evaluation(live, config, origins)
-    for row in rows:
-        await evaluation.look(row)
+    evaluation = _Evaluation(live, config)
+    async with aclosing(_rows(live, config, evaluation)) as rows:
+        async for row in rows:
+            await evaluation.look(row)
     return {"alerts": await evaluation.tell()}
 
 
-async def _rows(live: LiveContext, config: AlertEvaluate) -> tuple[list[dict[str, Any]], Origins]:
-    """Return the rows, each with whether the condition holds, in their order; and what their columns are made of."""
+async def _rows(live: LiveContext, config: AlertEvaluate, evaluation: _Evaluation) -> AsyncGenerator[dict[str, Any]]:
+    """Yield the rows, each with whether the condition holds, in their order; of so many at once there is a table."""
     query = config.query or f"select * from {CHANGES}"
     names = await tables_in(live, query, "config.query")
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         tables: dict[str, DatasetFiles] = await inputs_named(live, names, {}, "config.query")
         if CHANGES in names and "dataset" in live.unit.said:
             tables[CHANGES] = await live.changed_files()
@@ -62,27 +67,41 @@ async def _rows(live: LiveContext, config: AlertEvaluate) -> tuple[list[dict[str
             tables |= stack.enter_context(rows_said(live))
         order = "" if config.order_by is None else f"\norder by {quoted(config.order_by)}"
         asked = f"select *, coalesce((\n{config.condition}\n), false) as {quoted(_HOLDS)} from (\n{query}\n){order}"
-        rows = await rows_of(live, asked, tables, "config.condition")
-        found = await origins_in(live, asked, tables, {}, list(rows[0])) if rows and live.outputs else None
-        return rows, found or {}
+        reader = await stack.enter_async_context(answered(live, asked, tables, "config.condition"))
+        while (batch := await asyncio.to_thread(next, reader, None)) is not None:
+            for begin in range(0, batch.num_rows, _AT_ONCE):
+                for row in await asyncio.to_thread(batch.slice(begin, _AT_ONCE).to_pylist):
+                    yield row
+                live.task.heartbeat()
+        if live.outputs and evaluation.count:
+            evaluation.origins = await origins_in(live, asked, tables, {}, reader.schema.names) or {}
 
 
 class _Evaluation:
     """The alerts of one unit: what of each key was so far, and what comes of it."""
 
-    def __init__(self, live: LiveContext, config: AlertEvaluate, origins: Origins) -> None:
+    def __init__(self, live: LiveContext, config: AlertEvaluate) -> None:
+        # What the columns of the rows are made of.
+        self.origins: Origins = {}
+        self.count = 0
         self._live = live
         self._config = config
-        self._origins = origins
         self._now = datetime.now(UTC)
         self._slots: dict[str, dict[str, Any]] = {}
+        # As rows of the output: those before the last ones as Arrow keeps them, which is much smaller.
+        self._packed: list[pa.RecordBatch] = []
         self._alerts: list[dict[str, Any]] = []
+        # What a receiver is told, as far as there is room.
+        self._messages: list[tuple[str, dict[str, Any]]] = []
+        self._room = live.workshop.settings.value_limit // _SHARE_TOLD
         self._passed_over = 0
 
     async def look(self, row: dict[str, Any]) -> None:
         """Note whether the condition holds for the next row of its key."""
         holds = bool(row.pop(_HOLDS))
-        key = {name: _plain(row.get(name)) for name in self._config.key}
+        # Zero of either sign is one key, as it is for queries.
+        values = {name: _plain(row.get(name)) for name in self._config.key}
+        key = {name: 0.0 if isinstance(value, float) and value == 0 else value for name, value in values.items()}
         text = orjson.dumps(key).decode()
         slot = await self._slot(text)
         known = slot.get(text, {})
@@ -110,32 +129,36 @@ class _Evaluation:
             )
         if self._slots:
             await self._live.set_states(self._slots)
-        if not self._alerts:
+        if not self.count:
             return 0
-        rows = [{name: alert[name] for name in _ALERTS.names} for alert in self._alerts]
-        table = pa.Table.from_pylist(rows, schema=_ALERTS)
+        self._pack()
         if self._live.outputs:
+            table = pa.Table.from_batches(self._packed, _ALERTS)
             await self._live.write(table, partition=self._now.date().isoformat(), columns_from=self._columns_from())
         if self._config.callback_url is not None:
-            await self._live.call_back_each(self._config.callback_url, self._messages())
-        return len(rows)
+            await self._live.call_back_each(self._config.callback_url, self._told())
+        return self.count
 
-    def _messages(self) -> list[tuple[str, dict[str, Any]]]:
+    def _told(self) -> list[tuple[str, dict[str, Any]]]:
         """Return what a receiver is told: each alert, or as many as may be told, and how many more there are."""
-        told = [(_short(alert["key"]), _told(alert)) for alert in self._alerts]
-        if len(told) <= MOST_CALLBACKS:
-            return told
-        first = told[: MOST_CALLBACKS - 1]
-        more = {"event": _MORE, "dag": self._live.dag, "job": self._live.job, "count": len(told) - len(first)}
+        if len(self._messages) == self.count:
+            return self._messages
+        first = self._messages[: MOST_CALLBACKS - 1]
+        more = {"event": _MORE, "dag": self._live.dag, "job": self._live.job, "count": self.count - len(first)}
         return [*first, (_MORE, {**more, "at": self._now.isoformat()})]
+
+    def _pack(self) -> None:
+        if self._alerts:
+            self._packed.append(pa.RecordBatch.from_pylist(self._alerts, schema=_ALERTS))
+            self._alerts.clear()
 
     def _columns_from(self) -> Origins | None:
         """Return what the columns of alerts are made of: the state of the condition, the others of rows."""
-        rows = [name for name in self._origins if name != _HOLDS]
+        rows = [name for name in self.origins if name != _HOLDS]
         named = [found[1] for found in _PLACE.finditer(self._config.message)]
         made_of = {"state": [_HOLDS], "key": self._config.key, "message": named, "row": rows}
         return bounded({
-            column: list(dict.fromkeys(each for name in names for each in self._origins.get(name, ())))
+            column: list(dict.fromkeys(each for name in names for each in self.origins.get(name, ())))
             for column, names in made_of.items()
         })  # fmt: skip
 
@@ -155,19 +178,20 @@ class _Evaluation:
         words = {"dag": self._live.dag, "job": self._live.job, "state": state, "severity": self._config.severity}
         words |= {name: str(value) for name, value in shown.items()}
         message = _PLACE.sub(lambda found: words.get(found[1], found[0]), self._config.message)
-        self._alerts.append({
-            "alert_id": f"{_short(text)}#{number}:{state}", "at": self._now, "state": state,
-            "severity": self._config.severity, "key": text, "message": message,
-            "row": orjson.dumps(shown).decode(), "told": {
-                "event": f"alert.{state}", "dag": self._live.dag, "job": self._live.job, "key": key, "row": shown,
-            },
-        })  # fmt: skip
-
-
-def _told(alert: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a receiver is told of an alert."""
-    same = {name: alert[name] for name in ("alert_id", "state", "severity", "message")}
-    return {**alert["told"], **same, "at": alert["at"].isoformat()}
+        same = {
+            "alert_id": f"{_short(text)}#{number}:{state}", "state": state, "severity": self._config.severity,
+            "message": message,
+        }  # fmt: skip
+        self.count += 1
+        self._alerts.append({**same, "at": self._now, "key": text, "row": orjson.dumps(shown).decode()})
+        if len(self._alerts) == _AT_ONCE:
+            self._pack()
+        if self._config.callback_url is not None and self._room > 0 and len(self._messages) < MOST_CALLBACKS:
+            about = {"event": f"alert.{state}", "dag": self._live.dag, "job": self._live.job}
+            said = {**about, "key": key, "row": shown, **same, "at": self._now.isoformat()}
+            self._room -= len(orjson.dumps(said)) + len(self._config.callback_url) + _AROUND
+            if self._room >= 0:
+                self._messages.append((_short(text), said))
 
 
 def _short(text: str) -> str:

@@ -189,7 +189,7 @@ class _Sql(Feed):
             async with asyncio.timeout(self._seconds):
                 conn = await self._connected()
                 try:
-                    rows = await conn.fetch(self._feed.query, -1 if after is None else after, limit)
+                    rows = await _rows(conn, self._feed.query, -1 if after is None else after, limit)
                 finally:
                     await conn.close(timeout=5)
         except TimeoutError:
@@ -212,6 +212,17 @@ class _Sql(Feed):
                 "config.feed.dsn_env", f"{self._feed.dsn_env} holds no address of a PostgreSQL that can be read: in it "
                 "signs of a password such as / and # are percent-encoded",
             ) from None  # fmt: skip
+
+
+async def _rows(
+    conn: asyncpg.Connection[asyncpg.Record], query: str, after: int, limit: int
+) -> list[asyncpg.Record]:  # fmt: skip
+    """Return what a query answers; raises `InvalidInput` for more than it was asked for, of which no more is read."""
+    async with conn.transaction(readonly=True):
+        found = await (await conn.cursor(query, after, limit)).fetch(limit + 1)
+    if len(found) > limit:
+        raise InvalidInput(_QUERY, f"answers more than the {limit:,} rows that $2 asks for: end it with `limit $2`")
+    return found
 
 
 def feed_of(live: LiveContext, config: BlockFollower) -> Feed:

@@ -165,6 +165,8 @@ class FolderPlace:
         if not stat.S_ISREG(seen.st_mode):
             return None
         mtime = datetime.fromtimestamp(seen.st_mtime, UTC)
+        # Not by its inode or ctime, which are others on each machine that has a copy of the folder, after a restore,
+        # and on some file systems each time: all files would be taken up again.
         return FoundFile(name, seen.st_size, mtime, f"{seen.st_mtime_ns}:{seen.st_size}")
 
 

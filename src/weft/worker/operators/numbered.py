@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from weft.worker.operators.intervals import Intervals, intervals_of
 
 _ENDS = re.compile(r'\s*(first|last)\s*\(\s*("(?:[^"]|"")+"|\w+)\s*\)\s*', re.IGNORECASE)
 _MICROSECONDS = 1_000_000
+# So many ranges, of which some may be the same, are kept before they are told apart.
+_TOGETHER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +43,33 @@ class Numbered:
     def _is_time(self) -> bool:
         return bool(kinds.is_timestamp(self.type) or kinds.is_date(self.type))
 
-    def ranges(self, values: pa.ChunkedArray, field: str) -> tuple[Intervals, int | None]:
+    def ranges(self, several: Iterable[pa.Array], field: str) -> tuple[Intervals, int | None]:
         """Return the ranges that values fall into, and the highest value; None where there are none."""
+        found, room, highest = list[pa.Array](), _TOGETHER, None
+        for values in several:
+            if len(values) == 0:
+                continue
+            number, quotients = self._of(values, field)
+            highest = number if highest is None else max(highest, number)
+            found.append(quotients)
+            # Of a great many rows there are mostly few ranges.
+            if sum(map(len, found)) > room:
+                found = [pc.unique(pa.chunked_array(found))]
+                room = max(_TOGETHER, 2 * len(found[0]))
+        return intervals_of(pc.unique(pa.chunked_array(found, pa.int64())).to_pylist()), highest
+
+    def _of(self, values: pa.Array, field: str) -> tuple[int, pa.Array]:
+        """Return the highest of some values, and the ranges that they fall into."""
         if values.null_count:
             raise InvalidInput(field, f"{self.column} has nulls, which belong to no range")
-        if len(values) == 0:
-            return [], None
         if self._is_time:
             whole = _micros(values)
-            highest = pc.max(whole).as_py() // _MICROSECONDS
-            return intervals_of(_divided(whole, self.size * _MICROSECONDS)), int(highest)
+            return int(pc.max(whole).as_py() // _MICROSECONDS), _divided(whole, self.size * _MICROSECONDS)
         try:
             whole = (values if kinds.is_integer(self.type) else pc.floor(values)).cast(pa.int64())
         except pa.ArrowInvalid as problem:
             raise InvalidInput(field, f"{self.column} has a value that is no number of 64 bits: {problem}") from None
-        return intervals_of(_divided(whole, self.size)), int(pc.max(whole).as_py())
+        return int(pc.max(whole).as_py()), _divided(whole, self.size)
 
     @property
     def number(self) -> str:
@@ -104,14 +119,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _micros(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _micros(values: pa.Array) -> pa.Array:
     zone = values.type.tz if kinds.is_timestamp(values.type) else None
     return values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
 
 
-def _divided(values: pa.ChunkedArray, size: int) -> list[int]:
+def _divided(values: pa.Array, size: int) -> pa.Array:
     """Return the different quotients, each the largest whole number that is not larger."""
     quotient = pc.divide(values, size)
     is_short = pc.less(pc.subtract(values, pc.multiply(quotient, size)), 0)
-    found: list[int] = pc.unique(pc.subtract(quotient, is_short.cast(pa.int64()))).to_pylist()
-    return found
+    return pc.unique(pc.subtract(quotient, is_short.cast(pa.int64())))

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from weft.core.errors import InvalidInput
 from weft.core.query_errors import InvalidQuery, QueryLimitReached
 from weft.data.fetching import lent_files
+from weft.data.own_thread import in_own_thread
 from weft.data.plain_arrow import hollow_items, is_packed, is_plain
 from weft.data.query_model import Attached
 from weft.data.query_types import duckdb_columns
-from weft.data.storage import Storage
 from weft.worker.operators.configured import seconds_allowed
 
 if TYPE_CHECKING:
@@ -57,13 +57,6 @@ async def answered(
             except InvalidQuery as problem:
                 raise InvalidInput(field, told(problem.problem, sql)) from None
         yield checked(file, limits)
-
-
-async def rows_of(live: LiveContext, sql: str, tables: Mapping[str, DatasetFiles], field: str) -> list[dict[str, Any]]:
-    """Return the rows of an answer that is small."""
-    async with answered(live, sql, tables, field) as reader:
-        found: list[dict[str, Any]] = reader.read_all().to_pylist()
-        return found
 
 
 async def spool(live: LiveContext, answer: Answer, file: Any) -> None:
@@ -117,19 +110,19 @@ async def _attached(tables: Mapping[str, DatasetFiles]) -> AsyncIterator[list[At
     async with AsyncExitStack() as stack:
         found = []
         for name, files in tables.items():
-            paths = await stack.enter_async_context(lent(files))
-            found.append(Attached(name, paths, duckdb_columns(files.schema), mixed=True))
+            found.append(await stack.enter_async_context(lent(name, files)))
         yield found
 
 
 @asynccontextmanager
-async def lent(files: DatasetFiles) -> AsyncIterator[tuple[str, ...]]:
-    """Lend what is in a dataset as files: as they are, or as copies that are removed in the end."""
+async def lent(name: str, files: DatasetFiles) -> AsyncIterator[Attached]:
+    """Lend a dataset under a name, as its files are, or as copies that are removed in the end."""
+    columns = duckdb_columns(files.schema)
     if files.table is not None:
         with tempfile.TemporaryDirectory(prefix="weft-rows-") as folder:
             pq.write_table(files.table, f"{folder}/rows.parquet")
-            yield (f"{folder}/rows.parquet",)
+            yield Attached(name, (f"{folder}/rows.parquet",), columns, mixed=True)
         return
-    storage, location = Storage.of(files.root, files.location, is_outside=files.is_outside)
-    async with lent_files(storage, location, files.names) as paths:
-        yield paths
+    storage, location = await in_own_thread(files.place)
+    async with lent_files(storage, location, files.names) as (paths, within):
+        yield Attached(name, paths, columns, files.partition_columns, mixed=True, within=within)

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from weft.core.errors import InvalidInput
+from weft.data.own_thread import in_own_thread
 from weft.data.parquet import dataset_of
-from weft.data.storage import Storage
 from weft.flow.live.configs import RangeAggregator
 from weft.worker.operators.changes import partitions_of
 from weft.worker.operators.configured import configured
@@ -111,8 +111,8 @@ class _Unit:
         changed: DatasetFiles = await self.live.changed_files(partition=partition)
         standing: DatasetFiles = await self.live.input(self.dataset).files(partition=partition)
         self.numbered = Numbered.of(changed.schema, self.config.column, self.config.size, _COLUMN)
-        values = await asyncio.to_thread(_column, changed, self.config.column)
-        found, highest = self.numbered.ranges(values, _COLUMN)
+        values = _values(changed, self.config.column, self.live.task.heartbeat)
+        found, highest = await in_own_thread(self.numbered.ranges, values, _COLUMN)
         if highest is not None:
             self.highest = highest if self.highest is None else max(self.highest, highest)
         known: Intervals = (await self.live.state(_key(partition)) or {"ranges": []})["ranges"]
@@ -177,7 +177,7 @@ class _Unit:
             )
             await self.live.write(table, partition_by="range_start", columns_from=origins)
         self._schema = table.schema
-        return {start // self.config.size for start in table.column("range_start").to_pylist()}
+        return {start // self.config.size for start in table.column("range_start").unique().to_pylist()}
 
     async def _empty(self, ranges: Intervals) -> int:
         count = 0
@@ -201,10 +201,18 @@ class _Unit:
     _schema: pa.Schema
 
 
-def _column(files: DatasetFiles, column: str) -> pa.ChunkedArray:
-    storage = Storage.at(files.root)
-    paths = [storage.path(files.location, name) for name in files.names]
-    return dataset_of(storage, paths, files.schema).to_table(columns=[column]).column(0)
+def _values(files: DatasetFiles, column: str, on_batch: Callable[[], None]) -> Iterator[pa.Array]:
+    """Yield a column of some files, batch by batch."""
+    if files.table is not None:
+        yield from files.table.column(column).chunks
+        return
+    storage, location = files.place()
+    paths = [storage.path(location, name) for name in files.names]
+    with storage.telling():
+        found = dataset_of(storage, paths, files.schema, files.partition_columns)
+        for batch in found.to_batches(columns=[column], batch_readahead=1, fragment_readahead=1):
+            yield batch.column(0)
+            on_batch()
 
 
 def _key(partition: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.data.own_thread import in_own_thread
 from weft.flow.durations import seconds_of
 from weft.flow.globs import split_pattern
 from weft.live.staging import LONGEST_KEY
@@ -42,7 +42,7 @@ async def run(live: LiveContext) -> None:
     """Look at the next files; when all were looked at, rest."""
     said = _said(live)
     state = await live.state(_STATE) or {"after": "", "is_waiting": False}
-    made = await asyncio.to_thread(_look, live, said, state["after"])
+    made = await in_own_thread(_look, live, said, state["after"])
     is_waiting = state["is_waiting"] or made.is_waiting
     is_over = made.after == ""
     await live.set_state({"after": made.after, "is_waiting": is_waiting and not is_over}, _STATE)

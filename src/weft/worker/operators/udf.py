@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import InvalidInput
 from weft.core.query_errors import InvalidQuery
-from weft.data.query_model import Attached
 from weft.flow.live.configs import Udf
 from weft.worker.operators.changes import CHANGES, partitions_of, rows_said
 from weft.worker.operators.configured import configured, seconds_allowed
@@ -63,11 +62,9 @@ async def _call(live: LiveContext, config: Udf, files: DatasetFiles, partition: 
     limits = dataclasses.replace(queries.limits, seconds=seconds, cpu_seconds=2 * seconds)
     schema = files.schema.serialize().to_pybytes()
     with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
-        async with lent(files) as paths:
+        async with lent(CHANGES, files) as attached:
             try:
-                async with queries.compute(
-                    config.code, config.entry, Attached(CHANGES, paths), schema, limits
-                ) as answer:
+                async with queries.compute(config.code, config.entry, attached, schema, limits) as answer:
                     await spool(live, answer, file)
             except InvalidQuery as problem:
                 raise InvalidInput(_FIELD, problem.problem) from None
