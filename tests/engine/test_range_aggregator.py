@@ -13,6 +13,7 @@ import pytest
 import weft
 from depth import daily
 from far import with_and_without_a_database
+from live_scene import until
 from operator_scene import OperatorScene
 from weft.worker.registry import Registry
 
@@ -130,6 +131,66 @@ async def test_whatever_is_written_in_whatever_order_the_ranges_are_those_of_the
     assert [{k: v for k, v in row.items() if k not in ends} for row in ordered(found)] == [
         {k: v for k, v in row.items() if k not in ends} for row in expected
     ]
+
+
+@with_and_without_a_database
+@pytest.mark.parametrize("taken_back", [[], [31]])
+async def test_rows_that_only_another_partition_has_seen_go_when_they_are_taken_back(
+    client: weft.Client, conn: Conn, registry: Registry, taken_back: list[int]
+) -> None:
+    """No unit of their own partition has seen them: it is for all three writes, and begins when they are gone."""
+    scene = OperatorScene(client, conn, registry)
+    await scene.job("candles", "range_aggregator", CANDLES, ["ticks"], "candles", strategy="partition")
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        for partition, number in (("b", 41), ("a", 42)):
+            await scene.put("ticks", partition, ticks(number, symbol=partition))
+        await scene.settled()
+        await client.live.pause("market")
+        await scene.add("ticks", "a", ticks(3, 15, symbol="a"))
+        await scene.add("ticks", "b", ticks(4, 61, symbol="b"))
+        await scene.put("ticks", "a", ticks(*taken_back, symbol="a"))
+        await client.live.resume("market")
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(
+            ticks(4, 41, 61, symbol="b") + ticks(*taken_back, symbol="a"), 61
+        )
+
+
+async def test_rows_that_their_own_partition_had_taken_back_before_another_read_them_are_in_no_range(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    """Whoever reads no further than its own unit would find rows that are gone, and that nobody is to look for."""
+    scene = OperatorScene(client, conn, registry)
+    job = await scene.job(
+        "candles", "range_aggregator", CANDLES, ["ticks"], "candles", strategy="partition", max_concurrency=2
+    )
+
+    async def units(*lanes: str) -> bool:
+        rows = await conn.fetch("select lane from weft.live_unit where live_job_id = $1 and task_id is not null", job)
+        return {row["lane"] for row in rows} == set(lanes)
+
+    async with weft.Orchestrator(client=client):
+        async with weft.Worker(client=client, registry=registry):
+            await scene.put("ticks", "a", ticks(3, symbol="a"))
+            await scene.put("ticks", "b", ticks(41, symbol="b"))
+            await scene.settled()
+            await scene.put("ticks", "a", [])
+            await scene.settled()
+            await client.live.pause("market")
+            await scene.add("ticks", "a", ticks(15, symbol="a"))
+            await scene.add("ticks", "b", ticks(16, symbol="b"))
+            await scene.put("ticks", "a", [])
+        await client.live.resume("market")
+        await until(lambda: units("a", "b"))
+        async with conn.transaction():
+            await conn.execute(
+                "select 1 from weft.task where id = (select task_id from weft.live_unit where lane = 'b') for update"
+            )
+            async with weft.Worker(client=client, registry=registry):
+                await until(lambda: units("b"))
+        async with weft.Worker(client=client, registry=registry):
+            await scene.settled()
+            assert ordered(await scene.rows("candles")) == candles_of(ticks(16, 41, symbol="b"), 41)
 
 
 async def test_what_comes_late_is_left_out_or_refused_as_the_dag_says(

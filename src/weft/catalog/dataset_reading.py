@@ -57,13 +57,14 @@ class DatasetState:
 
 
 class File(NamedTuple):
-    """A file of a dataset; ``path`` is under the location of its version."""
+    """A file of a dataset, and the ``write`` that brought it; ``path`` is under the location of its version."""
 
     partition: str
     id: int
     path: str
     rows: int
     bytes: int
+    write: int
 
 
 @dataclass(frozen=True, slots=True)

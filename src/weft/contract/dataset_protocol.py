@@ -171,9 +171,9 @@ class StateTold(BaseModel):
 
 
 class FilesTold(BaseModel):
-    """Files of a state: the partition, the id, the name, rows and bytes of each; there are more after a full page."""
+    """Files of a state: partition, id, name, rows, bytes and write of each; there are more after a full page."""
 
-    files: list[tuple[str, str, str, int, int]]
+    files: list[tuple[str, str, str, int, int, int]]
 
 
 class PartitionsTold(BaseModel):

@@ -80,7 +80,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "text": f"run: input orders is at 3.13, the output of task {ID} was made of 3.12",
     },
     "FilesCompared": {"gone": ["orders-0.csv"]},
-    "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
+    "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480, 12]]},
     "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},
     "Dataset": {

@@ -39,7 +39,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 said["partitions"], after, PAGE, since=check_number(said.get("since", -1), "since", -1, 2**62),
                 pinned=said.get("pinned"), seen=said.get("seen"), is_input=not said.get("for_write", False),
             )  # fmt: skip
-            return [[file.partition, str(file.id), file.path, file.rows, file.bytes] for file in files]
+            return [[file.partition, str(file.id), file.path, file.rows, file.bytes, file.write] for file in files]
         case _ if verb == PARTITIONS:
             found_parts = await dataset_writing.list_partitions(
                 conn, fence, check_id(said["version_id"]), said.get("after"), PAGE

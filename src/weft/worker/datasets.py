@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.catalog.column_origins import pairs_of
 from weft.catalog.dataset_reading import Partition
@@ -51,12 +51,21 @@ class DatasetFiles:
     # Of files that others write: where they may lie, and which columns stand in their paths.
     allowed: tuple[str, ...] = ()
     partition_columns: tuple[str, ...] = ()
+    # The last write that brought files which are in it still, by partition.
+    newest: Mapping[str, int] = field(default_factory=dict)
 
     def place(self) -> tuple[Storage, str]:
         """Return how the files are opened, and beneath which location: those of others where that is allowed only."""
         from weft.data.storage import Storage
 
         return Storage.of(self.root, self.location, is_outside=self.is_outside, allowed=self.allowed)
+
+
+class _Listed(NamedTuple):
+    """A file that stands in a version, and the write that brought it."""
+
+    file: Written
+    write: int
 
 
 @dataclass(slots=True)
@@ -232,30 +241,31 @@ class TaskDataset:
             compared.append(name)
             found: list[Written] = []
             if not own.covers(name):
-                found = self._files(begun["version_id"], begun["write"], [name], for_write=True)
+                listed = self._listed(begun["version_id"], begun["write"], [name], for_write=True)
+                found = [each.file for each in listed]
             known = place.table([*found, *own.files.get(name, [])], schema, key)
             yield from parquet.without_known(part, known, key).to_batches()
 
     def _read(self, partitions: list[str] | None, columns: Sequence[str] | None, since: int | None) -> pa.Table:
-        place, files, schema = self._found(partitions, since)
+        place, listed, schema = self._found(partitions, since)
         if columns is not None:
             from weft.data.parquet import require_key
 
             require_key(schema, list(columns), "columns")
-        return place.table(files, schema, columns)
+        return place.table([each.file for each in listed], schema, columns)
 
     def _scan(self, partitions: list[str] | None, since: int | None) -> ds.Dataset:
-        place, files, schema = self._found(partitions, since)
-        return place.dataset(files, schema)
+        place, listed, schema = self._found(partitions, since)
+        return place.dataset([each.file for each in listed], schema)
 
-    def _found(self, partitions: list[str] | None, since: int | None) -> tuple[Place, list[Written], pa.Schema]:
+    def _found(self, partitions: list[str] | None, since: int | None) -> tuple[Place, list[_Listed], pa.Schema]:
         """Return where the rows are that an attempt reads, in which files, and with which columns."""
         from weft.data.columns import recorded
         from weft.worker.dataset_places import place_of
 
         state = self._seen()
         how = {"pinned": state["pinned"], "seen": state["seen"], "since": -1 if since is None else since}
-        found = self._files(state["version_id"], state["write"], partitions, **how)
+        found = self._listed(state["version_id"], state["write"], partitions, **how)
         if (schema := recorded(state["schema"])) is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
         return place_of(state, self._ask), found, schema
@@ -265,13 +275,17 @@ class TaskDataset:
         from weft.data.columns import partition_columns
 
         state = self._seen()
-        place, files, schema = self._found(partitions, since)
+        place, listed, schema = self._found(partitions, since)
+        files, newest = [each.file for each in listed], dict[str, int]()
+        for each in listed:
+            newest[each.file.partition] = max(each.write, newest.get(each.file.partition, 0))
         names = tuple(file.path for file in files)
         if state["storage"] == KIND:
-            return DatasetFiles(state["root"], state["location"], names, schema, table=place.table(files, schema, None))
+            rows = place.table(files, schema, None)
+            return DatasetFiles(state["root"], state["location"], names, schema, table=rows, newest=newest)
         found = DatasetFiles(
             state["root"], state["location"], names, schema, bool(state["is_outside"]),
-            allowed=tuple(state["allowed"]), partition_columns=partition_columns(state["schema"]),
+            allowed=tuple(state["allowed"]), partition_columns=partition_columns(state["schema"]), newest=newest,
         )  # fmt: skip
         storage, location = found.place()
         storage.require_allowed(location, names)
@@ -292,15 +306,15 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None, **how: Any) -> list[Written]:
+    def _listed(self, version_id: str, write: int, partitions: list[str] | None, **how: Any) -> list[_Listed]:
         from weft.data.parquet import Written
 
-        found = list[Written]()
+        found = list[_Listed]()
         asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, **how}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()
-            found += [Written(file[0], *file[2:]) for file in page]
+            found += [_Listed(Written(partition, *file), write) for partition, _, *file, write in page]
             if len(page) < asks.PAGE:
                 return found
             after = {"after_partition": page[-1][0], "after_id": page[-1][1]}

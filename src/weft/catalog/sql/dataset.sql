@@ -78,7 +78,7 @@ where v.org_id = $1 and v.dataset_id = $2 and v.collected_at is null;
 
 -- name: files
 -- Those that a version had after one of its writes, of some partitions or all, after a key; those alone that came since another.
-select f.partition_key, f.id, f.path, f.rows, f.bytes from weft.dataset_file f
+select f.partition_key, f.id, f.path, f.rows, f.bytes, f.added_by from weft.dataset_file f
 where f.org_id = $1 and f.version_id = $2 and f.added_by <= $3 and (f.removed_by is null or f.removed_by > $3) and f.added_by > $8
   and ($4::text[] is null or f.partition_key = any ($4)) and (f.partition_key, f.id) > ($5, $6)
 order by f.partition_key, f.id limit $7;

@@ -4,18 +4,22 @@ What is remembered is which ranges are open and which partitions of the input ha
 themselves are read again when a range is complete. So what is written is what the input has, however often a unit is
 tried, in whichever order units of several partitions come, and also when the input takes rows back.
 
+Who writes a range reads other partitions as they are by then, which may be further than their own units have come. Of
+these some never come: a unit of a partition is for all that was written until it begins. So whoever reads ahead notes
+for the other partition of which ranges it has given rows, lest these stay when they are taken back.
+
 | state | what it has |
 |---|---|
 | `ranges` | the highest number that was seen, and the ranges that are open |
-| `in:PARTITION` | the ranges of which a partition of the input has rows |
-| `at:NUMBER` | of 1,000 ranges: which partitions have rows of them, up to which write they were read, which are done |
+| `in:PARTITION` | of which ranges a partition of the input has rows, and as of which write its units know that |
+| `at:NUMBER` | of 1,000 ranges: which partitions have rows of them, as of which write; as of which they were made |
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +37,7 @@ from weft.worker.operators.origins import origins_in
 from weft.worker.operators.querying import answered
 
 if TYPE_CHECKING:
-    from weft.worker.datasets import DatasetFiles
+    from weft.worker.datasets import DatasetFiles, TaskDataset
     from weft.worker.live import LiveContext
 
 _TOGETHER = 1000
@@ -49,7 +53,7 @@ class _Slot:
 
     version: int
     at: int
-    partitions: list[str] = field(default_factory=list)
+    partitions: dict[str, int] = field(default_factory=dict)
     closed: Intervals = field(default_factory=list)
 
     @classmethod
@@ -58,12 +62,28 @@ class _Slot:
             return cls(version, write)
         if state["version"] != version:
             # Another version of the input: what of the one before was read is of no use here.
-            return cls(version, write, [], state["closed"])
+            return cls(version, write, {}, state["closed"])
         return cls(version, max(state["at"], write), state["partitions"], state["closed"])
 
     def to_state(self) -> dict[str, Any]:
         found = {"version": self.version, "at": self.at, "partitions": self.partitions, "closed": self.closed}
         return found
+
+
+@dataclass(slots=True)
+class _Note:
+    """What is known of a partition: of which ranges it has rows, as of which write its units have looked."""
+
+    version: int
+    write: int
+    ranges: Intervals = field(default_factory=list)
+
+    @classmethod
+    def told(cls, state: Any, version: int) -> _Note:
+        return cls(version, 0) if state is None else cls(state["version"], state["write"], state["ranges"])
+
+    def to_state(self) -> dict[str, Any]:
+        return {"version": self.version, "write": self.write, "ranges": self.ranges}
 
 
 async def run(live: LiveContext) -> dict[str, Any]:
@@ -84,6 +104,7 @@ class _Unit:
         self.write: int = live.unit.said["write"]
         self.states: dict[str, Any] = {}
         self.slots: dict[int, _Slot] = {}
+        self.notes: dict[str, _Note] = {}
         self.touched: Intervals = []
         self.highest: int | None = None
         self.numbered: Numbered | None = None
@@ -101,8 +122,8 @@ class _Unit:
         complete = between(waiting, None, last)
         self.states["ranges"] = {"highest": highest, "open": between(waiting, last + 1, None)}
         written = await self._close(await self._due(complete))
-        for number, slot in self.slots.items():
-            self.states[f"at:{number}"] = slot.to_state()
+        self.states |= {f"at:{number}": slot.to_state() for number, slot in self.slots.items()}
+        self.states |= {_key(partition): note.to_state() for partition, note in self.notes.items()}
         await self.live.set_states(self.states)
         return {"ranges": written}
 
@@ -111,20 +132,22 @@ class _Unit:
         changed: DatasetFiles = await self.live.changed_files(partition=partition)
         standing: DatasetFiles = await self.live.input(self.dataset).files(partition=partition)
         self.numbered = Numbered.of(changed.schema, self.config.column, self.config.size, _COLUMN)
-        values = _values(changed, self.config.column, self.live.task.heartbeat)
-        found, highest = await in_own_thread(self.numbered.ranges, values, _COLUMN)
+        found, highest = await self._ranges(changed)
         if highest is not None:
             self.highest = highest if self.highest is None else max(self.highest, highest)
-        known: Intervals = (await self.live.state(_key(partition)) or {"ranges": []})["ranges"]
+        known = (await self._noted(partition)).ranges
         # Where nothing stands but what is new, what stood there before may be gone.
         is_whole = set(standing.names) == set(changed.names)
         touched = joined(found, known) if is_whole else found
-        self.states[_key(partition)] = {"ranges": found if is_whole else joined(known, found)}
+        self.notes[partition] = _Note(self.version, self.write, found if is_whole else joined(known, found))
         self.touched = joined(self.touched, touched)
         for number in _slots(touched):
-            slot = await self._slot(number)
-            if partition not in slot.partitions:
-                slot.partitions = sorted([*slot.partitions, partition])
+            (await self._slot(number)).partitions[partition] = self.write
+
+    async def _noted(self, partition: str) -> _Note:
+        if partition not in self.notes:
+            self.notes[partition] = _Note.told(await self.live.state(_key(partition)), self.version)
+        return self.notes[partition]
 
     async def _slot(self, number: int) -> _Slot:
         if number not in self.slots:
@@ -150,10 +173,8 @@ class _Unit:
         if not due:
             return 0
         slots = [await self._slot(number) for number in _slots(due)]
-        # Never from a state before one that was read: what another unit has added there would be lost again.
-        at = max(slot.at for slot in slots)
         partitions = sorted({partition for slot in slots for partition in slot.partitions})
-        source = await self.live.task.dataset(f"{self.dataset}@{self.version}.{at}").files(partition=partitions)
+        at, source, ahead = await self._source(slots, partitions)
         found = set[int]()
         for stretch in _chunks(due):
             found |= await self._aggregate(source, stretch)
@@ -163,7 +184,50 @@ class _Unit:
             here = between(due, *ends)
             emptied += await self._empty(without(common(here, slot.closed), between(full, *ends)))
             slot.at, slot.closed = at, joined(slot.closed, here)
+        for partition in ahead:
+            await self._note_ahead(partition, at, due)
         return len(found) + emptied
+
+    async def _source(self, slots: Sequence[_Slot], partitions: list[str]) -> tuple[int, DatasetFiles, list[str]]:
+        """Return of which state ranges are made, its files, and the partitions that are ahead of their units in it.
+
+        Never a state before one that was read, where what another unit has added would be lost again; nor one before
+        what the units of a partition have noted, where rows may stand that they have found to be gone.
+        """
+        later = max(slot.at for slot in slots)
+        while True:
+            at = later
+            source: DatasetFiles = await self._state(at).files(partition=partitions)
+            ahead = list[str]()
+            for partition, write in source.newest.items():
+                here = [slot for slot in slots if slot.partitions.get(partition, write) < write]
+                if not here:
+                    continue
+                note = await self._noted(partition)
+                if note.version != self.version or note.write < write:
+                    ahead.append(partition)
+                    continue
+                later = max(later, note.write)
+                for slot in here:
+                    slot.partitions[partition] = note.write
+            if later == at:
+                return at, source, ahead
+
+    async def _note_ahead(self, partition: str, at: int, due: Intervals) -> None:
+        """Note of which ranges a partition has given rows that none of its units has seen, and perhaps none will."""
+        note = await self._noted(partition)
+        since = note.write if note.version == self.version else None
+        found, _ = await self._ranges(await self._state(at).files(partition=partition, since=since))
+        note.ranges = joined(note.ranges, common(found, due))
+
+    async def _ranges(self, files: DatasetFiles) -> tuple[Intervals, int | None]:
+        """Return the ranges of which files have rows, and the highest number in them."""
+        assert self.numbered is not None
+        values = _values(files, self.config.column, self.live.task.heartbeat)
+        return await in_own_thread(self.numbered.ranges, values, _COLUMN)
+
+    def _state(self, write: int) -> TaskDataset:
+        return self.live.task.dataset(f"{self.dataset}@{self.version}.{write}")
 
     async def _aggregate(self, source: DatasetFiles, ranges: Intervals) -> set[int]:
         """Write what the rows of some ranges come to; return those that have rows."""
