@@ -433,7 +433,7 @@ def is_walled(pid: str) -> bool:
 
 
 def _told(pid: int | str, what: str) -> bytes:
-    """Return what the kernel tells of a process: nothing of one that has ended since it was seen."""
+    """Return what the kernel tells of a process or a thread: nothing of one that has ended since it was seen."""
     try:
         return Path(f"/proc/{pid}/{what}").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -441,7 +441,11 @@ def _told(pid: int | str, what: str) -> bytes:
 
 
 def _children(pid: int) -> list[str]:
-    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return []
+    return [child for each in threads for child in _told(pid, f"task/{each}/children").decode().split()]
 
 
 def memory_of(pid: int) -> int:
