@@ -109,6 +109,10 @@ LOOKS = {
         live units market ticks@1 | live units market ticks@x | live state market scaled | live backfills market
         live drain market | deploy history market | deploy history market --before 2 | deploy history nothing
         deploy {dag} --plan | deploy apply {other} --plan | deploy nothing.yaml | deploy {flow} --plan
+        deploy rollback market --plan | deploy rollback market --to 1 --plan | deploy rollback market --to 9 --plan
+        deploy rollback nothing --plan | live rematerialize market scaled --all --dry-run
+        live rematerialize market scaled --partitions a --dry-run | live rematerialize market ticks --range : --dry-run
+        live rematerialize market nothing --all --dry-run | live rematerialize market scaled --dry-run
         workflows show market/live | workflows log market/live | run market/live | schema --live | validate {dag}
         """,
     "people": """
@@ -167,12 +171,14 @@ CHANGES = {
     "live": """
         deploy {other} -m more | deploy {other} | deploy abandon market | deploy abandon market =5
         deploy rollback market =4 | deploy {dag} --seen 0 =5 | deploy rollback market --to 9 =4
-        deploy apply {words} --wait | deploy rollback market --to 1 | deploy rollback market --to 3
+        deploy apply {words} --wait | deploy rollback market --plan | deploy rollback market --to 1
+        deploy rollback market --to 3 --plan | deploy rollback market --to 3
         live pause market | live pause market =5 | live resume market | live pause market ticks
         live resume market ticks | live retry market ticks | live retry market ticks --unit {unit} =5
         live skip market ticks {unit} | live skip market ticks {unit} =5 | live skip market ticks 1 =4
         live rematerialize market scaled --partitions a =2 | live rematerialize market scaled =2
-        live rematerialize market scaled --range a =2 | live rematerialize market scaled --all
+        live rematerialize market scaled --range a =2 | live rematerialize market scaled --all --dry-run
+        live rematerialize market scaled --all
         live backfill market scaled --dry-run =2 | live backfill market ticks =2
         live cancel-backfill 12345678901234 =4
         workflows undo market/live --force =5 | live drain market --yes | live drain market --yes =5

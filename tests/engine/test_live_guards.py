@@ -56,7 +56,9 @@ async def test_what_is_called_the_same_in_another_org_is_another_thing(
         live.resume("market", job="again"), live.rollback("market"), live.abandon("market"),
         live.units("market", "ticks"), live.state("market", "ticks"), live.retry("market", "ticks"),
         live.rebuild("market", "ticks"), live.rematerialize("market", "scaled", partitions=["a"]),
-        live.backfill("market", "scaled"),
+        live.backfill("market", "scaled"), live.plan_rollback("market"),
+        live.rebuild("market", "ticks", dry_run=True),
+        live.rematerialize("market", "scaled", partitions=["a"], dry_run=True),
     ):  # fmt: skip
         with pytest.raises(weft.NotFound):
             await act

@@ -85,12 +85,15 @@ def apply(
             found = call(lambda client: client.live.plan(definition))
         else:
             found = call(lambda client: client.live.deploy(definition, message=message, seen=seen))
-    shown = _wait(found, patience) if wait and not plan and found.changes and not found.at_once else None
+    if plan:
+        show_plan(found, as_json=as_json)
+        return
+    shown = _wait(found, patience) if wait and found.changes and not found.at_once else None
     if as_json:
-        print_json(as_record(found) | {"is_plan": plan} | ({} if shown is None else {"in_effect": True}))
+        print_json(as_record(found) | {"is_plan": False} | ({} if shown is None else {"in_effect": True}))
         return
     _print_plan(found)
-    print(_told(found, is_plan=plan, is_in_effect=found.at_once or shown is not None))
+    print(_told(found, is_in_effect=found.at_once or shown is not None))
 
 
 def _read(file: Path) -> str:
@@ -157,13 +160,27 @@ async def _watched(client: Client, plan: DeployPlan, timeout: timedelta | None, 
     return await waiting
 
 
-def _print_plan(plan: DeployPlan) -> None:
+def show_plan(plan: DeployPlan, *, goes_back: bool = False, as_json: bool) -> None:
+    """Print what a deploy would do, or a rollback."""
+    from weft.cli.output import as_record, print_json
+
+    if as_json:
+        print_json(as_record(plan) | {"is_plan": True})
+        return
+    _print_plan(plan, goes_back=goes_back)
+    print(_planned(plan, goes_back=goes_back))
+
+
+def _print_plan(plan: DeployPlan, *, goes_back: bool = False) -> None:
     from weft.cli.output import print_table, remark
 
     print_table(
         ("JOB~", "WHAT", "WHY~"), [(each.name, each.action, _what(each)) for each in plan.jobs], empty="no jobs"
     )
-    if plan.datasets:
+    if plan.datasets and goes_back:
+        rows = [(each.name, each.action, each.job, each.current, each.version) for each in plan.datasets]
+        print_table(("DATASET~", "WHAT", "BY~", "NOW>", "THEN>"), rows, empty="")
+    elif plan.datasets:
         print_table(
             ("DATASET~", "WHAT", "BY~"), [(_dataset(each), each.action, each.job) for each in plan.datasets], empty=""
         )
@@ -187,14 +204,22 @@ def _dataset(each: DatasetPlan) -> str:
     return each.name if each.version is None else f"{each.name}@{each.version}"
 
 
-def _told(plan: DeployPlan, *, is_plan: bool, is_in_effect: bool) -> str:
+def _planned(plan: DeployPlan, *, goes_back: bool) -> str:
+    name = f"version {plan.version} of {plan.dag}"
+    if not plan.changes:
+        return f"nothing changes: {name} is {'in effect' if goes_back else 'that already'}"
+    given_up = "" if plan.replaces is None else f"; version {plan.replaces}, which is being built, is given up for it"
+    if goes_back:
+        was = "" if plan.base is None else f", in the place of {plan.base}"
+        return f"would bring {name} into effect at once{was}{given_up}"
+    how = "in effect at once" if plan.at_once else "built beside what is in effect"
+    return f"would deploy {name}, {how}{given_up}"
+
+
+def _told(plan: DeployPlan, *, is_in_effect: bool) -> str:
     name = f"version {plan.version} of {plan.dag}"
     if not plan.changes:
         return f"nothing changes: {name} is that already"
-    given_up = "" if plan.replaces is None else f"; version {plan.replaces}, which is being built, is given up for it"
-    if is_plan:
-        how = "in effect at once" if plan.at_once else "built beside what is in effect"
-        return f"would deploy {name}, {how}{given_up}"
     if is_in_effect:
         return f"deployed {name}, which is in effect"
     look = f"`weft live show {plan.dag}` says how far it is"
@@ -206,6 +231,7 @@ def _told(plan: DeployPlan, *, is_plan: bool, is_in_effect: bool) -> str:
 def rollback(
     dag: Dag,
     to: Annotated[int | None, typer.Option(metavar="N", help="The version; the one before unless said.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what would be done.")] = False,
     message: Message = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -215,6 +241,9 @@ def rollback(
     """
     from weft.cli.output import as_record, tell
 
+    if plan:
+        show_plan(call(lambda client: client.live.plan_rollback(dag, version=to)), goes_back=True, as_json=as_json)
+        return
     done = call(lambda client: client.live.rollback(dag, version=to, message=message))
     told = f"version {done.version} of {dag} is in effect"
     tell(as_record(done), told if done.was in (None, done.version) else f"{told}, was {done.was}", as_json=as_json)

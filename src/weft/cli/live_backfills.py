@@ -8,7 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call
-from weft.cli.deploy import Dag
+from weft.cli.deploy import Dag, show_plan
 from weft.cli.lists import Listing
 from weft.cli.reasons import says_why
 
@@ -44,6 +44,9 @@ def rematerialize(
     whole: Annotated[
         bool, typer.Option("--all", help="All of its datasets, and those after it, built beside what is in effect.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count the partitions, or with --all show what would be done.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Compute anew what a job has computed before, of the partitions as they are by now."""
@@ -52,8 +55,12 @@ def rematerialize(
 
     if sum((partitions is not None, between is not None, whole)) != 1:
         raise InvalidInput("partitions", "give one of --partitions, --range and --all")
+    computes = "would compute" if dry_run else "computes"
     if whole:
-        done = call(lambda client: client.live.rebuild(dag, job))
+        done = call(lambda client: client.live.rebuild(dag, job, dry_run=dry_run))
+        if dry_run:
+            show_plan(done, as_json=as_json)
+            return
         told = f"builds version {done.version} of {dag}, with {job} and all after it anew"
         tell(as_record(done), told, as_json=as_json)
         for warning in () if as_json else done.warnings:
@@ -63,14 +70,16 @@ def rematerialize(
         first, last = _range(between)
         made = call(
             lambda client: client.live.backfill(
-                dag, job, first=first, last=last, at_once=_MOST_AT_ONCE, dataset=dataset
+                dag, job, first=first, last=last, at_once=_MOST_AT_ONCE, dataset=dataset, dry_run=dry_run
             )
         )
-        tell(as_record(made), f"computes {plural(made.partitions, 'partition')} anew", as_json=as_json)
+        record = as_record(made) | ({"id": None} if dry_run else {})
+        tell(record, f"{computes} {plural(made.partitions, 'partition')} anew", as_json=as_json)
         return
     keys = _keys(partitions or "")
-    count = call(lambda client: client.live.rematerialize(dag, job, partitions=keys, dataset=dataset))
-    tell({"dag": dag, "job": job, "count": count}, f"computes {plural(count, 'partition')} anew", as_json=as_json)
+    count = call(lambda client: client.live.rematerialize(dag, job, partitions=keys, dataset=dataset, dry_run=dry_run))
+    facts = {"dag": dag, "job": job, "count": count, "is_dry_run": dry_run}
+    tell(facts, f"{computes} {plural(count, 'partition')} anew", as_json=as_json)
 
 
 @says_why

@@ -200,6 +200,7 @@ _LIVE = (
     _get("/live/{dag:name}/jobs", "live.jobs", key="cursor"),
     _get("/live/{dag:name}/versions", "live.history", key="number"),
     _post("/live/{dag:name}/rollback", "live.rollback", body={"version": 1}),
+    _post("/live/{dag:name}/rollback/plan", "live.plan_rollback", _READ, body={"version": 1}),
     _post("/live/{dag:name}/abandon", "live.abandon", answer="version"),
     _post("/live/{dag:name}/drain", "live.drain", status=204),
     _post("/live/{dag:name}/pause", "live.pause", status=204, body={"job": "candles"}),
@@ -216,7 +217,7 @@ _LIVE = (
         answer="count",
         body={"partitions": ["2026-11-14"]},
     ),
-    _post("/live/{dag:name}/jobs/{job:name}/rebuild", "live.rebuild", status=201),
+    _post("/live/{dag:name}/jobs/{job:name}/rebuild", "live.rebuild", status=201, body={"dry_run": True}),
     _post(
         "/live/{dag:name}/jobs/{job:name}/backfill", "live.backfill", status=201, body={"at_once": 2, "dry_run": True}
     ),

@@ -56,7 +56,7 @@ def _look(source: Record) -> str:
 
 async def rematerialize(
     conn: type_Connection, org_id: int, dag: str, job: str, partitions: Sequence[str], actor: str,
-    dataset: str | None = None, *, sees: Sees,
+    dataset: str | None = None, *, sees: Sees, dry_run: bool = False,
 ) -> int:  # fmt: skip
     """Compute partitions of a job's input anew, as these are by now; return how many were not asked for already."""
     keys = sorted({check_partition(key) for key in partitions})
@@ -65,6 +65,8 @@ async def rematerialize(
     unknown = [row["key"] for row in await conn.fetch(SQL.unknown_partitions, org_id, source["version_id"], keys)]
     if unknown:
         raise InvalidInput("partitions", f"{source['name']} has no partition {unknown[0]!r}; {_look(source)}")
+    if dry_run:
+        return int(await conn.fetchval(SQL.count_unasked, org_id, found["id"], source["place"], keys))
     await _lock(conn, org_id, found)
     count: int = await conn.fetchval(SQL.compute_partitions, org_id, found["id"], source["place"], keys)
     told = {"partitions": keys[:100], "count": len(keys)}

@@ -20,6 +20,7 @@ from weft.queue.audit import AuditVerb
 if TYPE_CHECKING:
     from asyncpg import Record
 
+    from weft.catalog.datasets import Sees
     from weft.db.database import type_Connection
 
 _HIGHEST = 2**31 - 1
@@ -48,20 +49,17 @@ async def list_versions(
     conn: type_Connection, org_id: int, name: str, *, before: int | None, limit: int
 ) -> list[DagVersion]:
     """Return the versions of a DAG that are kept, the newest first."""
-    dag = await _dag(conn, org_id, name)
+    dag = await find_dag(conn, org_id, name)
     below = _HIGHEST if before is None else check_number(before, "before", 0, _HIGHEST)
     return [DagVersion(**row) for row in await conn.fetch(LOOKING.versions, org_id, dag["id"], below, limit)]
 
 
-async def roll_back(
-    conn: type_Connection, org_id: int, name: str, to: int | None, actor: str, message: str | None
-) -> tuple[int, int | None]:
-    """Bring an earlier version into effect at once, the last one before unless said; return both numbers.
+async def version_to_go_to(conn: type_Connection, org_id: int, dag: Record, to: int | None) -> Record:
+    """Return the version that a rollback brings into effect: that of a number, or the last one before what is.
 
-    Its jobs go on where they were: readers see its datasets as these were then, until the jobs have caught up.
+    Raises `InvalidInput`, `NotFound` or `StateConflict` for one that cannot be gone back to.
     """
-    dag = await _locked(conn, org_id, name)
-    base = dag["version"]
+    name, base = dag["name"], dag["version"]
     if to is None:
         if base is None:
             raise InvalidInput(
@@ -81,10 +79,22 @@ async def roll_back(
         raise StateConflict(
             "rollback", f"{name} to version {target['number']}", target["state"], ["retired"], "live DAG"
         )
+    return target
+
+
+async def roll_back(
+    conn: type_Connection, org_id: int, name: str, to: int | None, actor: str, message: str | None, *, sees: Sees
+) -> tuple[int, int | None]:
+    """Bring an earlier version into effect at once, the last one before unless said; return both numbers.
+
+    Its jobs go on where they were: readers see its datasets as these were then, until the jobs have caught up.
+    """
+    dag = await _locked(conn, org_id, name)
+    base, target = dag["version"], await version_to_go_to(conn, org_id, dag, to)
     if target["id"] == dag["version_id"]:
         return base, base
     await conn.execute(SQL.hold_datasets, org_id, name, [], target["id"], True)
-    await require_datasets(conn, org_id, target["id"], "to")
+    await require_datasets(conn, org_id, target["id"], "to", sees)
     async with tags.explained(f"{name}/{LINE}"), following():
         await conn.execute(SQL.swap, dag["id"], target["id"], "rollback", actor, message)
     told = {"from": base, "to": target["number"]}
@@ -114,7 +124,8 @@ async def drain(conn: type_Connection, org_id: int, name: str, actor: str) -> No
     await audit.record_named(conn, org_id, actor, AuditVerb.DRAIN, "live_dag", name, {"version": dag["version"]})
 
 
-async def _dag(conn: type_Connection, org_id: int, name: str) -> Record:
+async def find_dag(conn: type_Connection, org_id: int, name: str) -> Record:
+    """Return a DAG with the numbers of its versions in effect and being built; raises `NotFound`."""
     row = await conn.fetchrow(SQL.dag, org_id, check_name(name, "dag"))
     if row is None:
         await require_dag(conn, org_id, name)
@@ -125,4 +136,4 @@ async def _dag(conn: type_Connection, org_id: int, name: str) -> Record:
 async def _locked(conn: type_Connection, org_id: int, name: str) -> Record:
     """Return a DAG as nobody else changes it meanwhile."""
     await conn.fetchrow(SQL.lock_dag, org_id, check_name(name, "dag"))
-    return await _dag(conn, org_id, name)
+    return await find_dag(conn, org_id, name)

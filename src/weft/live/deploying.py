@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from weft.catalog import dataset_versions, datasets
-from weft.catalog.datasets import Producer, Sees
+from weft.catalog.datasets import Producer, Sees, roles_in
 from weft.core.data_errors import DeployConflict
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.ids import CONTROL_QUEUE
@@ -129,7 +129,7 @@ async def deploy(
         for dataset, row in zip(job.outputs, rows, strict=True):
             await conn.execute(SQL.put_version_dataset, version_id, row["dataset_id"], row["version_id"], org_id)
             written[dataset] = row["version_id"]
-    await require_datasets(conn, org_id, version_id, "jobs")
+    await require_datasets(conn, org_id, version_id, "jobs", None)
     await conn.execute(SQL.begin_building, org_id, dag["id"], version_id, draft.plan.version)
     async with tags.explained(f"{wanted.name}/{LINE}"), following():
         if draft.plan.at_once:
@@ -141,10 +141,15 @@ async def deploy(
     return draft.plan
 
 
-async def require_datasets(conn: type_Connection, org_id: int, version_id: int, field: str) -> None:
-    """Raise `InvalidInput` unless all datasets of a version are there; who asks holds them."""
-    if (gone := await conn.fetchval(SQL.deleted_datasets, org_id, version_id)) is not None:
-        raise InvalidInput(field, f"{gone} has been deleted: `weft datasets undelete {gone}` brings it back")
+async def require_datasets(conn: type_Connection, org_id: int, version_id: int, field: str, sees: Sees) -> None:
+    """Raise `InvalidInput` unless all datasets of a version are there; who goes on from there holds them."""
+    gone = await conn.fetchrow(SQL.deleted_datasets, org_id, version_id, roles_in(sees))
+    if gone is None:
+        return
+    if not gone["is_seen"]:
+        raise InvalidInput(field, "a dataset that you do not see has been deleted: ask an admin to bring it back")
+    name = gone["name"]
+    raise InvalidInput(field, f"{name} has been deleted: `weft datasets undelete {name}` brings it back")
 
 
 async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wanted: Wanted) -> _Draft:
@@ -154,7 +159,7 @@ async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wante
         raise InvalidInput(
             "dag", f"there is a workflow {name!r}, or a tag {name}/{LINE} of one: call the DAG otherwise"
         )
-    before = {} if dag is None else await _deployed(conn, org_id, dag["version_id"])
+    before = {} if dag is None else await deployed(conn, org_id, dag["version_id"])
     highest = {} if dag is None else await _highest(conn, org_id, dag["id"], jobs)
     anew = wanted.anew if wanted.is_same else (*wanted.anew, *(each.name for each in jobs.values() if each.resets))
     nonces = nonces_of(jobs, before, highest, anew)
@@ -175,7 +180,7 @@ async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wante
     current = {each: row["version"] for each, row in rows.items()}
     planned = plan_datasets(jobs, hashes, before, versions, current)
     others = [each.name for each in planned if each.action == "rebuilt" or each.version != current.get(each.name)]
-    readers = await conn.fetch(SQL.readers, org_id, others, name, _roles(wanted.sees))
+    readers = await conn.fetch(SQL.readers, org_id, others, name, roles_in(wanted.sees))
     is_seen = {each: row["is_seen"] for each, row in rows.items()}
     shown = tuple(each for each in planned if is_seen.get(each.name, True))
     is_new = any(each.action in ("new", "changed") for each in job_plans)
@@ -191,7 +196,7 @@ async def _drafted(conn: type_Connection, org_id: int, dag: Record | None, wante
         inputs=inputs,
         touched=tuple(Touched(**row) for row in readers if is_seen.get(row["dataset"], True)),
         warnings=(
-            *await _warnings(conn, org_id, jobs, lanes),
+            *await absent(conn, org_id, jobs, lanes),
             *emptied(name, jobs, shown, {each: row["rows"] for each, row in rows.items()}),
         ),
     )
@@ -209,7 +214,8 @@ def _changes(dag: Record | None, wanted: Wanted, jobs: Sequence[JobPlan]) -> boo
     return dag["building"] is not None or any(each.action != "unchanged" for each in jobs)
 
 
-async def _deployed(conn: type_Connection, org_id: int, version_id: int | None) -> dict[str, Deployed]:
+async def deployed(conn: type_Connection, org_id: int, version_id: int | None) -> dict[str, Deployed]:
+    """Return the jobs of a version by name; none of no version."""
     if version_id is None:
         return {}
     rows = await conn.fetch(SQL.jobs_of_version, org_id, version_id)
@@ -239,7 +245,7 @@ async def _datasets(
 ) -> dict[str, Record]:
     names = {each for job in jobs.values() for each in (*job.inputs, *job.outputs)}
     names |= {each for old in before.values() for each in old.document["outputs"]}
-    rows = await conn.fetch(SQL.datasets, org_id, sorted(names), _roles(sees))
+    rows = await conn.fetch(SQL.datasets, org_id, sorted(names), roles_in(sees))
     return {row["name"]: row for row in rows}
 
 
@@ -273,7 +279,7 @@ async def _outside(
             row = rows.get(dataset)
             is_read = name in before and dataset in before[name].document["inputs"]
             if row is None or not (row["is_seen"] or is_read):
-                seen = [each["name"] for each in await conn.fetch(SQL.names_of_datasets, org_id, _roles(wanted.sees))]
+                seen = [each["name"] for each in await conn.fetch(SQL.names_of_datasets, org_id, roles_in(wanted.sees))]
                 hint = did_you_mean(dataset, [*own, *seen])
                 what = f"there is no dataset {dataset!r}, in this DAG or elsewhere.{hint}"
                 raise InvalidInput(f"jobs.{name}.inputs[{place}]", what)
@@ -283,10 +289,10 @@ async def _outside(
     return tuple(found)
 
 
-async def _warnings(
+async def absent(
     conn: type_Connection, org_id: int, jobs: Mapping[str, JobMeaning], lanes: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Return what a deploy does not fail by, and whoever deploys should know."""
+    """Return a warning for whoever is not there and would be needed by jobs: workers, and an orchestrator."""
     places = {name: (_queue_id(job.settings, lanes), job.handler) for name, job in jobs.items()}
     queue_ids, handlers = zip(*sorted({_ORCHESTRATING, *places.values()}), strict=True)
     known = {tuple(row) for row in await conn.fetch(SQL.known_handlers, org_id, queue_ids, handlers, OWN)}
@@ -379,10 +385,6 @@ def _kept_settings(settings: Mapping[str, Any], lanes: Mapping[str, int]) -> dic
 
 def _queue_id(settings: Mapping[str, Any], lanes: Mapping[str, int]) -> int:
     return CONTROL_QUEUE if settings["runtime"] == "inline" else lanes[settings["queue"]]
-
-
-def _roles(sees: Sees) -> list[str] | None:
-    return None if sees is None else sorted(sees)
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:

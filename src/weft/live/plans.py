@@ -42,13 +42,14 @@ class JobPlan:
 class DatasetPlan:
     """What becomes of a dataset: ``reused`` with its ``version``, ``rebuilt`` beside it, ``new``, or ``left`` as it is.
 
-    ``job`` is who writes it, of one that is left who did.
+    ``job`` is who writes it, of one that is left who did; ``current`` the version that readers see by now.
     """
 
     name: str
     action: str
     job: str
     version: int | None = None
+    current: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +74,11 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class DeployPlan:
-    """What a deploy would do, or has done; nothing where it ``changes`` nothing.
+    """What a deploy would do, or has done, or a rollback would do; nothing where it ``changes`` nothing.
 
-    ``version`` is the number that it gets, ``base`` that of the version in effect, ``replaces`` that of one which is
-    being built and given up for it. With ``at_once`` it is in effect with the deploy itself: nothing must catch up.
+    ``version`` is the number that it gets, or goes back to, ``base`` that of the version in effect, ``replaces`` that
+    of one which is being built and given up for it. With ``at_once`` it is in effect with the deploy itself: nothing
+    must catch up.
     """
 
     dag: str
@@ -145,17 +147,17 @@ def plan_datasets(
     for name, job in jobs.items():
         is_same = name in before and before[name].config_hash == hashes[name]
         for dataset in job.outputs:
+            current = there.get(dataset)
             if dataset in versions:
-                found.append(DatasetPlan(dataset, "reused", name, versions[dataset]))
+                found.append(DatasetPlan(dataset, "reused", name, versions[dataset], current))
             elif is_same:
-                found.append(DatasetPlan(dataset, "reused", name, there.get(dataset)))
+                found.append(DatasetPlan(dataset, "reused", name, current, current))
             else:
-                action = "new" if there.get(dataset) is None else "rebuilt"
-                found.append(DatasetPlan(dataset, action, name, there.get(dataset)))
+                found.append(DatasetPlan(dataset, "new" if current is None else "rebuilt", name, current, current))
     written = {dataset for job in jobs.values() for dataset in job.outputs}
     for name, old in before.items():
         left = [each for each in old.document["outputs"] if each not in written]
-        found += [DatasetPlan(dataset, "left", name, there.get(dataset)) for dataset in left]
+        found += [DatasetPlan(dataset, "left", name, there.get(dataset), there.get(dataset)) for dataset in left]
     return tuple(found)
 
 

@@ -134,10 +134,13 @@ class Live(LiveDeploys):
         org_id, actor = await self._session.org_id(), self._session.actor
         await self._session.database.run(lambda conn: acting.skip(conn, org_id, dag, job, chosen, actor))
 
-    async def rematerialize(self, dag: str, job: str, *, partitions: Sequence[str], dataset: str | None = None) -> int:
+    async def rematerialize(
+        self, dag: str, job: str, *, partitions: Sequence[str], dataset: str | None = None, dry_run: bool = False
+    ) -> int:
         """Compute partitions of what a job reads anew, as these are by now; return how many that are.
 
-        They are those of its first input, or of the ``dataset`` that is named. Example::
+        They are those of its first input, or of the ``dataset`` that is named; those that wait to be computed already
+        do not count. With ``dry_run`` they are only counted. Example::
 
             await client.live.rematerialize("market", "candles", partitions=["2026-11-14"])
         """
@@ -146,19 +149,19 @@ class Live(LiveDeploys):
         keys, org_id, actor = builtins.list(partitions), await self._session.org_id(), self._session.actor
         return await self._session.database.run(
             lambda conn: backfilling.rematerialize(
-                conn, org_id, dag, job, keys, actor, dataset, sees=self._session.sees
+                conn, org_id, dag, job, keys, actor, dataset, sees=self._session.sees, dry_run=dry_run
             )
         )
 
-    async def rebuild(self, dag: str, job: str) -> DeployPlan:
+    async def rebuild(self, dag: str, job: str, *, dry_run: bool = False) -> DeployPlan:
         """Build the datasets of a job anew, and of all after it, beside what is in effect; swapped like a deploy.
 
-        Example::
+        With ``dry_run`` it is only told what that would do. Example::
 
             done = await client.live.rebuild("market", "candles")
             await client.live.wait("market", done.version)
         """
-        return await self._anew(dag, job)
+        return await self._anew(dag, job, dry_run=dry_run)
 
     async def backfill(
         self, dag: str, job: str, *, first: str | None = None, last: str | None = None, at_once: int = 1,

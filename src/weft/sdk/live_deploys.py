@@ -23,7 +23,7 @@ from weft.flow.reading import read_file, read_text
 from weft.flow.structure import is_dag
 from weft.history.contents import packing
 from weft.history.reading import Reader
-from weft.live import dag_versions, deploying, looking
+from weft.live import dag_versions, deploying, looking, rollbacks
 from weft.live.dag_versions import DagVersion
 from weft.live.deploying import Wanted
 from weft.live.looking import LiveDag
@@ -91,7 +91,7 @@ class LiveDeploys:
             lambda conn: deploying.deploy(conn, org_id, wanted, None if wanted.is_same else content, known, said)
         )
 
-    async def _anew(self, dag: str, job: str) -> DeployPlan:
+    async def _anew(self, dag: str, job: str, *, dry_run: bool) -> DeployPlan:
         """Build what is in effect of a DAG beside it once more, with one job and all after it anew."""
         org_id = await self._session.org_id()
         _, artifact_id, _ = await self._session.database.read(lambda conn: deploying.last_version(conn, org_id, dag))
@@ -105,9 +105,22 @@ class LiveDeploys:
             await self._session.database.read(lambda conn: looking.find_job(conn, org_id, dag, job))
             raise InvalidInput("job", f"{job} is not in the version of {dag} that is in effect")
         again = Wanted(wanted.checked, wanted.actor, wanted.sees, is_same=True, anew=(job,))
+        if dry_run:
+            return await self._session.database.read(lambda conn: deploying.plan(conn, org_id, again))
         return await self._session.database.run(
             lambda conn: deploying.deploy(conn, org_id, again, None, seen, f"{job} anew")
         )
+
+    async def plan_rollback(self, dag: str, *, version: int | None = None) -> DeployPlan:
+        """Return what a rollback would do; nothing is changed. Raises what the rollback would.
+
+        Example::
+
+            plan = await client.live.plan_rollback("market", version=3)
+            print([(each.name, each.current, each.version) for each in plan.datasets])
+        """
+        org_id, sees = await self._session.org_id(), self._session.sees
+        return await self._session.database.read(lambda conn: rollbacks.plan(conn, org_id, dag, version, sees=sees))
 
     async def rollback(self, dag: str, *, version: int | None = None, message: str | None = None) -> RolledBack:
         """Bring an earlier version into effect at once: the one before, or that of a number.
@@ -118,8 +131,9 @@ class LiveDeploys:
             await client.live.rollback("market")
         """
         org_id, actor, said = await self._session.org_id(), self._session.actor, check_message(message)
+        sees = self._session.sees
         now, was = await self._session.database.run(
-            lambda conn: dag_versions.roll_back(conn, org_id, dag, version, actor, said)
+            lambda conn: dag_versions.roll_back(conn, org_id, dag, version, actor, said, sees=sees)
         )
         return RolledBack(dag, now, was)
 

@@ -65,6 +65,15 @@ where p.org_id = $1 and p.version_id = $2 and weft.key_is_within(p.partition_key
 select count(weft.unit_of_partition(j, $3, u.key, null))::int from weft.live_job j cross join unnest($4::text[]) as u (key)
 where j.org_id = $1 and j.id = $2;
 
+-- name: count_unasked
+-- For how many partitions of an input that would make units, by the keys which `weft.unit_of_partition` gives these.
+select count(*)::int from weft.live_job j join weft.live_input i on i.live_job_id = j.id join weft.dataset_version v on v.id = i.version_id
+  cross join unnest($4::text[]) as p (key)
+where j.org_id = $1 and j.id = $2 and i.place = $3 and not exists (
+  select 1 from weft.live_unit u where u.live_job_id = j.id and u.state in ('new', 'waiting', 'ready')
+    and u.dedupe_key = case j.strategy when 'partition' then 'partition:' || p.key
+      else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || p.key end);
+
 -- name: add_backfill
 insert into weft.live_backfill (org_id, live_job_id, place, first_key, last_key, at_once, partitions, actor)
 values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;

@@ -158,9 +158,26 @@ select v.id, v.number, v.state, v.live_at from weft.dag_version v
 where v.org_id = $1 and v.dag_id = $2 and v.number < $3::int and v.live_at is not null and v.state = 'retired' order by v.number desc limit 1;
 
 -- name: deleted_datasets
--- Those of a version that have been deleted, by the names that they had; by whoever holds them, so that nobody deletes another meanwhile.
-select split_part(d.name, '@', 1) as name from weft.dataset d
-where d.org_id = $1 and d.deleted_at is not null and d.id in (select u.id from weft.datasets_of_dag_version($2) u (id)) order by 1 limit 1;
+-- Those of a version that have been deleted, by the names that they had, first what may be seen; whoever goes on from there holds them,
+-- so that nobody deletes another meanwhile.
+select split_part(d.name, '@', 1) as name, ($3::text[] is null or d.read_roles && $3) as is_seen from weft.dataset d
+where d.org_id = $1 and d.deleted_at is not null and d.id in (select u.id from weft.datasets_of_dag_version($2) u (id)) order by 2 desc, 1 limit 1;
+
+-- name: outputs_of_version
+-- What the jobs of a version of a DAG write: the version that it has of each dataset, beside the one that readers see by now, when
+-- these were written last, and whether whoever asks may see it.
+select d.name, j.name as job, v.number as version, v.written_at, c.number as current, c.written_at as current_written_at,
+  ($3::text[] is null or d.read_roles && $3) as is_seen
+from weft.dag_version_dataset p join weft.dag_version_job m on m.dag_version_id = p.dag_version_id
+  join weft.live_output o on o.live_job_id = m.live_job_id and o.version_id = p.version_id join weft.live_job j on j.id = m.live_job_id
+  join weft.dataset d on d.id = p.dataset_id join weft.dataset_version v on v.id = p.version_id
+  left join weft.dataset_version c on c.id = d.current_id
+where p.org_id = $1 and p.dag_version_id = $2 order by j.name, o.place;
+
+-- name: jobs_with_work
+-- Those of a version to which something has come that is not done, or that have not yet taken up what stood there.
+select j.name from weft.dag_version_job m join weft.live_job j on j.id = m.live_job_id cross join lateral weft.standing_of_live_job(j.id) s
+where m.org_id = $1 and m.dag_version_id = $2 and (s.units > 0 or s.writes > 0 or s.is_behind);
 
 -- name: stop_building
 update weft.live_dag d set building_id = null where d.org_id = $1 and d.id = $2 and d.building_id = $3 returning d.id;
