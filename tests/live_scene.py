@@ -76,3 +76,19 @@ async def make_job(
         places = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
         await conn.execute(f"insert into weft.live_source ({', '.join(columns)}) values ({places})", *columns.values())
     return int(job_id)
+
+
+async def all_rows(conn: Conn) -> dict[str, list[str]]:
+    """Return all that the database has, table by table, and how far its sequences are."""
+    tables = await conn.fetch(
+        """select c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+           where n.nspname = 'weft' and c.relkind in ('r', 'p') and not c.relispartition order by 1"""
+    )
+    return {
+        row["name"]: sorted(map(str, await conn.fetch(f"select * from weft.{row['name']} t"))) for row in tables
+    } | {"sequences": sorted(map(str, await conn.fetch("select sequencename, last_value from pg_sequences")))}
+
+
+async def swap(conn: Conn, dag: str = "market") -> None:
+    """Bring what is being built into effect as it is."""
+    await conn.execute("select weft.swap_dag(id, building_id) from weft.live_dag where name = $1", dag)

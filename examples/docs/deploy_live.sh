@@ -22,6 +22,10 @@ weft deploy history orders
 weft diff orders.yaml orders/live
 # docs: end again
 
+# docs: begin plan_rollback
+weft deploy rollback orders --plan
+# docs: end plan_rollback
+
 # docs: begin rollback
 weft deploy rollback orders -m "5 were enough"
 weft deploy rollback orders --to 2
@@ -48,6 +52,7 @@ weft live retry orders totals
 # docs: end hold
 
 # docs: begin anew
+weft live rematerialize orders totals --all --dry-run
 weft live rematerialize orders totals --all
 # docs: end anew
 

@@ -56,6 +56,10 @@ async def main() -> None:
         await client.live.wait("orders", done.version, timeout=60)
         # docs: end change
         print(await totals(client))
+        # docs: begin plan_rollback
+        plan = await client.live.plan_rollback("orders")
+        print([(each.name, each.current, each.version) for each in plan.datasets])
+        # docs: end plan_rollback
         # docs: begin rollback
         back = await client.live.rollback("orders", message="euros after all")
         print(back.version, "was", back.was)
@@ -66,6 +70,7 @@ async def main() -> None:
             print(job.name, job.state, job.outputs, job.held)
         # docs: end look
         # docs: begin anew
+        print(await client.live.rematerialize("orders", "totals", partitions=["2026-11-14"], dry_run=True))
         print(await client.live.rematerialize("orders", "totals", partitions=["2026-11-14"]))
         made = await client.live.backfill("orders", "totals", first="2026-11-01", last="2026-11-30", at_once=2)
         print(made.partitions)

@@ -39,8 +39,10 @@ async def test_partitions_are_computed_anew_by_any_name(url: str, home: Path, sa
         await make_job(conn, await make_dag(conn), "copy", "copy", inputs=[(dataset, version)], strategy="partition")
         asked = ("live", "rematerialize", "market", "copy", "--partitions", said)
         if isinstance(lanes, str):
-            assert lanes in cli(*asked, code=2)
+            assert lanes in cli(*asked, code=2) == cli(*asked, "--dry-run", code=2)
             return
+        assert cli.json(*asked, "--dry-run")["count"] == len(lanes)
+        assert await conn.fetchval("select count(*) from weft.live_unit") == 0
         assert cli.json(*asked)["count"] == len(lanes)
         assert [row["lane"] for row in await conn.fetch("select lane from weft.live_unit order by lane")] == lanes
     finally:

@@ -9,9 +9,8 @@ import pytest
 
 import weft
 from engine.test_deploys import Scene, market
-from engine.test_rollback_plans import all_rows
 from engine.test_turn_guards import job_of
-from live_scene import make_dag, make_output
+from live_scene import all_rows, make_dag, make_output
 from weft.sdk.session import seeing
 from weft.worker.registry import Registry
 

@@ -11,6 +11,7 @@ import pytest
 import weft
 from engine.test_deploys import Scene, market
 from engine.test_live_guards import NO_ORCHESTRATOR
+from live_scene import all_rows, swap
 from weft.sdk.session import seeing
 from weft.worker.registry import Registry
 
@@ -21,22 +22,6 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 @pytest.fixture
 def scene(client: weft.Client, conn: Conn, registry: Registry) -> Scene:
     return Scene(client, conn, registry)
-
-
-async def all_rows(conn: Conn) -> dict[str, list[str]]:
-    """Return all that the database has, but for the moments of those who look."""
-    tables = await conn.fetch(
-        """select c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
-           where n.nspname = 'weft' and c.relkind in ('r', 'p') and not c.relispartition order by 1"""
-    )
-    return {
-        row["name"]: sorted(map(str, await conn.fetch(f"select * from weft.{row['name']} t"))) for row in tables
-    } | {"data": sorted(map(str, await conn.fetch("select sequencename, last_value from pg_sequences")))}
-
-
-async def swap(conn: Conn, dag: str = "market") -> None:
-    """Bring what is being built into effect as it is."""
-    await conn.execute("select weft.swap_dag(id, building_id) from weft.live_dag where name = $1", dag)
 
 
 def reader(dag: str, *inputs: str) -> dict[str, Any]:

@@ -64,6 +64,7 @@ SCRIPTS = {
         "[('2026-11-14', 12.5, 'EUR'), ('2026-11-15', 5.0, 'EUR')]",
         "[('orders', 'unchanged', ()), ('totals', 'changed', ('config.currency',))]",
         "[('2026-11-14', 12.5, 'CHF'), ('2026-11-15', 5.0, 'CHF')]",
+        "[('orders', 1, 1), ('order_totals', 2, 1)]",
         "1 was 2",
         "[('2026-11-14', 12.5, 'EUR'), ('2026-11-15', 5.0, 'EUR')]",
         "('orders@1',) 0",
@@ -182,6 +183,7 @@ COMMANDS = {
             "deployed version 2 of orders, which is in effect",
             "try harder",
         ),
+        "would bring version 1 of orders into effect at once, in the place of 2",
         *("version 1 of orders is in effect, was 2", "version 2 of orders is in effect, was 1", "changed"),
         *(
             "it is being built",
@@ -191,7 +193,8 @@ COMMANDS = {
             "paused totals of orders",
             "resumed totals of orders",
         ),
-        *("no open units", "tries 0 units again", "builds version 4 of orders", "orders drains"),
+        *("no open units", "tries 0 units again", "would deploy version 4 of orders"),
+        *("builds version 4 of orders", "orders drains"),
     ],
     "datasets.sh": [
         *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),

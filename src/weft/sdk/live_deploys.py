@@ -112,9 +112,9 @@ class LiveDeploys:
         )
 
     async def plan_rollback(self, dag: str, *, version: int | None = None) -> DeployPlan:
-        """Return what a rollback would do; nothing is changed. Raises what the rollback would.
+        """Return what a rollback would do; nothing is changed.
 
-        Example::
+        Raises what the rollback would. Example::
 
             plan = await client.live.plan_rollback("market", version=3)
             print([(each.name, each.current, each.version) for each in plan.datasets])
