@@ -232,6 +232,26 @@ async def test_a_live_dag_is_planned_and_deployed_as_its_file(http: httpx.AsyncC
     assert (await http.post("/api/v1/live/deploys?seen=1", **other)).json()["version"] == 2
 
 
+async def test_what_would_be_done_to_a_live_dag_is_told_the_same(
+    http: httpx.AsyncClient, remote: weft.Client, client: weft.Client
+) -> None:
+    job = {"activation": "source", "operator": "o", "source": {"kind": "event", "event": "e"}, "outputs": ["q"]}
+    for attempts in (1, 2):
+        await client.live.deploy({"dag": "acme/market", "jobs": {"q": job | {"max_attempts": attempts}}})
+    plan = await client.live.plan_rollback("acme/market")
+    assert [(each.name, each.action, each.fields) for each in plan.jobs] == [("q", "adjusted", ("max_attempts",))]
+    assert await remote.live.plan_rollback("acme/market") == plan
+    assert await remote.live.plan_rollback("acme/market", version=1) == plan
+    anew = await client.live.rebuild("acme/market", "q", dry_run=True)
+    assert (anew.version, await remote.live.rebuild("acme/market", "q", dry_run=True)) == (3, anew)
+    assert len(await client.live.history("acme/market")) == 2
+    path = "/api/v1/live/acme/market/rollback/plan"
+    answers = [await http.post(path, **sent) for sent in ({}, {"json": {}}, {"json": {"version": 1}})]
+    assert [(each.status_code, each.json()["version"]) for each in answers] == [(200, 1)] * 3
+    for wrong, status in ((0, 422), ("1", 422), (1.5, 422), (9, 404)):
+        assert (await http.post(path, json={"version": wrong})).status_code == status, wrong
+
+
 async def test_a_path_is_only_that_of_what_is_most_special(http: httpx.AsyncClient) -> None:
     await http.post("/api/v1/workflows", json={"definition": FLOW, "tag": "etl/undo"})
     for method, path, allowed in (

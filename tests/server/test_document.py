@@ -168,6 +168,7 @@ _KEYLESS = {
     "POST /outbox/replay": "what is replayed is not failed",
     "POST /live/{dag}/jobs/{job}/retry": "what is tried again is not held",
     "POST /live/deploys/plan": "changes nothing",
+    "POST /live/{dag}/rollback/plan": "changes nothing",
     "POST /history/fsck": "what is mended is not found again",
     "POST /datasets/gc": "what is gone is not found again",
     "POST /history/gc": "what is gone is not found again",
