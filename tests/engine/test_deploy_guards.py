@@ -14,6 +14,7 @@ from engine.test_settling_guards import waits_or_is_done
 from engine.test_swap_guards import bazaar, dag_id
 from engine.test_turn_guards import job_of, task, unit
 from live_scene import make_dag, make_output
+from weft.catalog.live_readers import untold
 from weft.live.deploying import SQL as DEPLOYING
 from weft.live.looking import SQL as LOOKING
 
@@ -254,8 +255,13 @@ async def test_what_comes_to_a_job_is_hidden_by_what_that_job_reads_and_writes(c
         await job_of(conn, "reads rates", inputs=[made[0]]), await job_of(conn, "reads ticks", inputs=[made[1]]),
         await job_of(conn, "writes rates", outputs=[made[0]]), await job_of(conn, "writes ticks", outputs=[made[1]]),
     ]  # fmt: skip
-    for role, hidden in (("staff", [False, True] * 2), ("sales", [True, False] * 2)):
-        assert [await conn.fetchval(LOOKING.hides, job, [role]) for job in jobs] == hidden
+    for role, hidden in (("staff", jobs[1::2]), ("sales", jobs[::2])):
+        assert await untold(conn, 1, jobs, frozenset({role})) == set(hidden)
+    assert await untold(conn, 1, jobs, None) == set()
+    # Nor is anything told of one that is gone, or of another org.
+    reader = await job_of(conn, "reads nothing")
+    assert await untold(conn, 1, [reader, 5], frozenset()) == {5}
+    assert await untold(conn, 2, [reader], frozenset()) == {reader}
 
 
 async def test_what_is_measured_is_what_could_begin_and_what_is_held(conn: Conn) -> None:

@@ -359,6 +359,40 @@ async def test_what_comes_to_a_job_is_for_those_who_see_all_of_its_datasets(scen
         assert [unit.said for unit in await live.units("market", "ticks")] == [{}]
 
 
+async def test_why_a_job_failed_is_for_those_who_see_all_of_its_datasets(scene: Scene) -> None:
+    client, live = scene.client, scene.client.live
+    await client.roles.create("finance")
+    async with scene.running():
+        await live.deploy(market())
+        scene.fails = True
+        await scene.tick(1)
+
+        async def is_held() -> bool:
+            return bool((await live.show("market")).held)
+
+        await until(is_held)
+        await live.pause("market", job="ticks")
+        await scene.tick(2)
+
+    async def told() -> dict[str, str | None]:
+        (held,) = await live.units("market", "scaled")
+        (waiting,) = await live.units("market", "ticks")
+        jobs = {job.name: job.last_error for job in await live.jobs("market")}
+        return {"job": jobs["scaled"], "held": held.error, "sound job": jobs["ticks"], "waiting": waiting.error}
+
+    why, nothing = "NonRetryable: not now", {"sound job": None, "waiting": None}
+    withheld = "failed; why is told to those who see all datasets of the job: ask an admin for their roles"
+    for dataset in ("ticks", "scaled"):
+        with seeing(frozenset({"finance"})):
+            assert await told() == {"job": withheld, "held": withheld, **nothing}
+        await client.datasets.grant(dataset, ["finance"])
+    with seeing(frozenset({"finance"})):
+        assert await told() == {"job": why, "held": why, **nothing}
+    with seeing(frozenset()):
+        assert await told() == {"job": withheld, "held": withheld, **nothing}
+    assert await told() == {"job": why, "held": why, **nothing}
+
+
 async def test_only_datasets_are_named_that_may_be_seen(scene: Scene) -> None:
     live = scene.client.live
     await scene.client.datasets.create("rates")
@@ -405,3 +439,4 @@ async def test_the_task_of_a_live_job_is_explained_by_what_came_to_it(scene: Sce
     ]  # fmt: skip
     with seeing(frozenset()):
         assert await explained("scale") == [("unit", "run: a dataset that you may not see was written")] * 2
+        assert await explained("take") == [("unit", "run: an event came")]

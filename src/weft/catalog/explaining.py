@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.catalog.live_readers import untold
+from weft.core.checks import MAX_ID
 from weft.core.json import Json
 from weft.db.statements import Statements
 from weft.queue.why import why
@@ -78,7 +80,8 @@ async def explain(conn: type_Connection, org_id: int, task: Task, sees: Sees = N
     read = await conn.fetch(SQL.inputs, org_id, task.id, row["attempt"], roles)
     inputs = tuple(dict.fromkeys(_state(each["name"], each["number"], each["write"]) for each in read))
     if (unit := _unit(task)) is not None:
-        text = f"run: {_came(unit, {each['name'] for each in read})}"
+        is_hidden = bool(await untold(conn, org_id, {_live_job(task)}, sees))
+        text = f"run: {_came(unit, {each['name'] for each in read}, is_hidden)}"
         return Explanation(task.id, True, Decision.UNIT, text, inputs=inputs)
     if row["cause"] is None:
         return Explanation(task.id, True, Decision.OFF, "run: no cache is said of it", inputs=inputs)
@@ -114,6 +117,13 @@ def _unit(task: Task) -> Mapping[str, Any] | None:
     return unit if isinstance(unit, dict) and _is_sound(unit.get("kind"), unit.get("said")) else None
 
 
+def _live_job(task: Task) -> int:
+    """Return the id of the live job of a task; 0, which none has, of one that only looks so."""
+    text = str(task.params["live_job"]) if isinstance(task.params, dict) else ""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+    return number if number <= MAX_ID else 0
+
+
 def _is_sound(kind: Any, said: Any) -> bool:
     if not isinstance(said, dict):
         return False
@@ -129,8 +139,11 @@ def _is_sound(kind: Any, said: Any) -> bool:
             return isinstance(kind, str)
 
 
-def _came(unit: Mapping[str, Any], seen: Set[str]) -> str:
-    """Return what came to a live job, by which it ran; a dataset is named that may be seen."""
+def _came(unit: Mapping[str, Any], seen: Set[str], is_hidden: bool) -> str:
+    """Return what came to a live job, by which it ran; a dataset is named that may be seen.
+
+    Which event or file it was is told to those who see all that the job writes.
+    """
     said: Mapping[str, Any] = unit["said"]
     match unit.get("kind"):
         case "update" | "partition" | "bootstrap" if said.get("dataset") not in seen:
@@ -139,6 +152,8 @@ def _came(unit: Mapping[str, Any], seen: Set[str]) -> str:
             state = _state(said["dataset"], said["version"], said["write"])
             how = "stood there when the job began, or is computed anew" if kind == "bootstrap" else "was written"
             return f"{state} {how}{_partitions(said.get('partitions'))}"
+        case "event" | "file" as kind if is_hidden:
+            return f"{'an event' if kind == 'event' else 'a file'} came"
         case "event":
             return f"the event {said.get('event')} came, {said.get('id')}"
         case "tick":

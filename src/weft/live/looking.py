@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.catalog.live_readers import ADVICE, WITHHELD, untold
 from weft.core.checks import MAX_ID, check_after, check_name, check_number, check_word
 from weft.core.errors import InvalidInput, NotFound
 from weft.core.suggestions import did_you_mean
@@ -64,7 +65,8 @@ class LiveJob:
 
     ``is_behind`` says that it still takes up what stood there when it began; ``is_full`` that as many units are open as
     may be (``max_backlog``): a source of events refuses more. ``outputs`` name the versions that it writes. ``state``
-    is ``lost`` when its task is held by a worker that gives no sign of life.
+    is ``lost`` when its task is held by a worker that gives no sign of life. ``last_error`` is told to those who see
+    all of its datasets; others that it failed.
     """
 
     id: int
@@ -104,7 +106,8 @@ class LiveJob:
 class OpenUnit:
     """A unit of work that is not done; ``said`` is what it is about, ``error`` why it is held.
 
-    Whoever does not see all datasets of its job is told neither what it is about nor its lane.
+    Whoever does not see all datasets of its job is told neither what it is about nor its lane, and of a failure only
+    that there was one.
     """
 
     id: int
@@ -145,13 +148,27 @@ async def show(conn: type_Connection, org_id: int, name: str) -> LiveDag:
 async def list_jobs(
     conn: type_Connection, org_id: int, name: str, *, after: str, limit: int, sees: Sees
 ) -> list[LiveJob]:
-    """Return the jobs of a live DAG by name, those that drain too; their datasets as far as these may be seen."""
+    """Return the jobs of a live DAG by name, those that drain too; their datasets as far as these may be seen.
+
+    Why one failed last is told to those who see all of them.
+    """
     await require_dag(conn, org_id, name)
     place, _, key = after.rpartition("/")
     last = int(key) if place and key.isascii() and key.isdecimal() and len(key) < 19 else MAX_ID
     roles = None if sees is None else sorted(sees)
     rows = await conn.fetch(SQL.jobs, org_id, name, check_after(place or after), last if after else 0, roles, limit)
-    return [LiveJob(**{**row, "inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"])}) for row in rows]
+    hidden = await untold(conn, org_id, {row["id"] for row in rows}, sees)
+    return [_job(row, row["id"] in hidden) for row in rows]
+
+
+def _job(row: Record, is_hidden: bool) -> LiveJob:
+    error = _error(row["last_error"], is_hidden)
+    told = {"inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"]), "last_error": error}
+    return LiveJob(**{**row, **told})
+
+
+def _error(error: str | None, is_hidden: bool) -> str | None:
+    return WITHHELD if is_hidden and error is not None else error
 
 
 async def find_job(conn: type_Connection, org_id: int, dag: str, job: str) -> Record:
@@ -181,8 +198,12 @@ async def list_units(
     wanted = None if state is None else check_word(state, "state", UnitState)
     last = 0 if after is None else check_number(after, "after", 0, MAX_ID)
     rows = await conn.fetch(SQL.units, org_id, found["id"], last, wanted, limit)
-    hidden: dict[str, Any] = {"said": {}, "lane": None} if await _hides(conn, found, sees) else {}
-    return [OpenUnit(**{**row, "said": orjson.loads(row["said"]), **hidden}) for row in rows]
+    is_hidden = await _hides(conn, org_id, found, sees)
+    hidden: dict[str, Any] = {"said": {}, "lane": None} if is_hidden else {}
+    return [
+        OpenUnit(**{**row, "said": orjson.loads(row["said"]), **hidden, "error": _error(row["error"], is_hidden)})
+        for row in rows
+    ]
 
 
 async def list_states(
@@ -190,16 +211,15 @@ async def list_states(
 ) -> list[OperatorState]:
     """Return what an operator remembers, by key; raises `NotFound` also where that is not for whoever asks."""
     found = await find_job(conn, org_id, dag, job)
-    if await _hides(conn, found, sees):
-        advice = "it is for those who see all datasets of the job: ask an admin for their roles"
-        raise NotFound("state", f"of {job} in {dag}", advice)
+    if await _hides(conn, org_id, found, sees):
+        raise NotFound("state", f"of {job} in {dag}", f"it is for {ADVICE}")
     rows = await conn.fetch(SQL.states, org_id, found["id"], check_after(after), limit)
     return [OperatorState(**{**row, "state": orjson.loads(row["state"])}) for row in rows]
 
 
-async def _hides(conn: type_Connection, job: Record, sees: Sees) -> bool:
-    """Whether what comes to a job, and what it remembers of that, is not for whoever asks."""
-    return sees is not None and bool(await conn.fetchval(SQL.hides, job["id"], sorted(sees)))
+async def _hides(conn: type_Connection, org_id: int, job: Record, sees: Sees) -> bool:
+    """Whether what comes to a job, what it remembers of that and why it fails is not for whoever asks."""
+    return bool(await untold(conn, org_id, {job["id"]}, sees))
 
 
 async def require_dag(conn: type_Connection, org_id: int, name: str) -> None:

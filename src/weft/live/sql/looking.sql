@@ -67,14 +67,6 @@ limit 1;
 -- name: job_names
 select distinct j.name from weft.live_dag d join weft.live_job j on j.dag_id = d.id where d.org_id = $1 and d.name = $2 order by 1 limit 1000;
 
--- name: hides
--- Whether a job reads or writes a dataset that none of some roles sees.
-select exists (
-  select 1 from (
-    select i.dataset_id from weft.live_input i where i.live_job_id = $1
-    union all select o.dataset_id from weft.live_output o where o.live_job_id = $1) u join weft.dataset r on r.id = u.dataset_id
-  where not r.read_roles && $2);
-
 -- name: units
 -- Units that are not done, in their order after one; of those whose tasks have failed with what went wrong.
 select u.id, u.kind, u.lane, u.state, u.since, u.run_at, u.task_id, u.said,
