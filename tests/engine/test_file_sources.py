@@ -19,7 +19,7 @@ from buckets import S3Bucket, S3Server
 from far import far_client
 from live_scene import make_dag, make_job, until
 from weft.worker.live import LiveContext, operator
-from weft.worker.operators import scan_files
+from weft.worker.operators import bucket_listing, scan_files
 from weft.worker.registry import Registry
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -304,13 +304,68 @@ async def test_what_stands_for_a_folder_of_a_bucket_is_no_file(
     ]
 
 
-async def test_an_object_that_no_store_can_be_asked_for_is_told_of(
-    client: weft.Client, scene: Scene, bucket: S3Bucket
+ODD = ("in/a//b.csv", "in//c.csv", "in/a///", "in/a//", "in/tab\x01.csv", "in/a//empty.csv", "in/d//folder.csv/")
+
+
+@pytest.mark.parametrize("looked", [200_000, 3])
+async def test_an_object_that_no_store_can_be_asked_for_keeps_no_other(
+    looked: int, client: weft.Client, scene: Scene, bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bucket.write("in/a//b.csv", b"1")
-    await scene.listen(f"{bucket.url}/in/**/*.csv", max_attempts=1)
-    error = await _refusal(client, scene, bucket.url)
-    assert "it has an object 'some/prefix/in/a//b.csv', whose name has an empty part" in error
+    monkeypatch.setattr(scan_files, "_LOOKED", looked)
+    monkeypatch.setattr(bucket_listing, "_PAGE", 2)
+
+    @operator("read", registry=scene.registry)
+    async def read(live: LiveContext) -> None:
+        scene.seen.append(live.unit.said["path"].removeprefix(f"{bucket.url}/"))
+        if "//" in scene.seen[-1]:
+            raise weft.NonRetryable(f"cannot read {scene.seen[-1]}")
+
+    sound = ["in/a.csv", "in/a/x.csv", "in/ä{1}%.csv", "in/z/z.csv", "in/zz.csv"]
+    for name in sound:
+        bucket.write(name, b"1")
+    await scene.listen(f"{bucket.url}/in/**/*.csv")
+    await scene.conn.execute("update weft.live_job set handler = 'read'")
+    async with at_work(client, scene, bucket.url):
+        await until(lambda: len(scene.seen) == 5)
+        for name in ODD:
+            bucket.write(name, b"" if name.endswith("/") or "empty" in name else b"1")
+        bucket.write("in/zzz.csv", b"1")
+        await until(lambda: len(scene.seen) == 10)
+        await scene.passes(20)
+        # What lies beside them is asked for once, not in each look.
+        asked = [place for place, _ in bucket.server.requests if place.startswith("HEAD")]
+        await scene.passes(20)
+        assert [place for place, _ in bucket.server.requests if place.startswith("HEAD")] == asked
+        bucket.write("in/z/z.csv", b"12")
+        await until(lambda: len(scene.seen) == 11)
+        bucket.delete("in//c.csv")
+        await until(lambda: scene.conn.fetchval("select count(*) = 9 from weft.live_file"))
+    odd = ["in/a//b.csv", "in/a//empty.csv", "in//c.csv", "in/tab\x01.csv"]
+    assert sorted(scene.seen) == sorted([*sound, "in/zzz.csv", "in/z/z.csv", *odd])
+    held = await scene.conn.fetch("select said ->> 'path' as path from weft.live_unit where state = 'held'")
+    assert {row["path"] for row in held} == {f"{bucket.url}/{name}" for name in odd[:3]}
+
+
+async def test_an_object_whose_name_leads_elsewhere_is_passed_over_and_told_of_once(
+    client: weft.Client, scene: Scene, bucket: S3Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("in/../secret.csv", "in/a/./b.csv", "in/a.csv"):
+        bucket.write(name, b"1")
+    await scene.listen(f"{bucket.url}/in/**/*.csv")
+    async with at_work(client, scene, bucket.url):
+        await until(lambda: scene.seen == ["a.csv"])
+        await scene.passes(5)
+    assert scene.seen == ["a.csv"]
+    told = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    assert told == [f"passed over: '{bucket.url}/in/{name}' has a part of dots" for name in ("../secret.csv", "a/./b.csv")]
+
+
+@pytest.mark.parametrize("folder", ["in//x", "in/../x"])
+async def test_a_prefix_by_which_no_store_can_be_asked_says_so(
+    folder: str, client: weft.Client, scene: Scene, bucket: S3Bucket
+) -> None:
+    await scene.listen(f"{bucket.url}/{folder}/*.csv", max_attempts=1)
+    assert "must have no empty part" in await _refusal(client, scene, bucket.url)
 
 
 async def test_a_bucket_outside_of_the_roots_is_not_asked(client: weft.Client, scene: Scene, bucket: S3Bucket) -> None:

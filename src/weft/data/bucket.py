@@ -71,13 +71,14 @@ def telling(place: str) -> Iterator[None]:
         if place.startswith("s3://"):
             named = _OBJECT.search(str(problem))
             where = "" if named is None else f" at {named[1]}"
-            raise DataUnavailable(place, f"are out of reach{where}: {_words(problem)}") from None
+            raise DataUnavailable(place, f"are out of reach{where}: {words_of(problem)}") from None
         if isinstance(problem, FileNotFoundError):
             raise DataUnavailable(place, f"are missing: {problem.filename or problem}") from None
         raise DataUnavailable(place, f"are out of reach: {problem.strerror or problem}") from None
 
 
-def _words(problem: OSError) -> str:
+def words_of(problem: OSError) -> str:
+    """Return what is wrong by an error of Arrow, and what to do about it."""
     text, is_missing = str(problem), isinstance(problem, FileNotFoundError)
     told, unknown = _TOLD.search(text), _UNKNOWN.search(text)
     kind, status = (told[1], told[2] or _STATUSES.get(told[1])) if told is not None else ("", None)

@@ -7,22 +7,20 @@ import stat
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from weft.core.errors import InvalidInput
 from weft.core.json import text_problem
+from weft.db.blob_address import Bucket
 from weft.flow.globs import compiled, is_deep
 from weft.live.staging import LONGEST_PATH
-
-if TYPE_CHECKING:
-    from obstore import ObjectMeta
+from weft.worker.operators.bucket_listing import BucketListing, is_odd
 
 _S3 = "s3://"
 # What is still being written, by the names that programs give it.
 _UNFINISHED = (".tmp", ".part", ".partial", ".filepart", ".crdownload", ".swp", "~")
-_TIMEOUT = timedelta(minutes=1)
 # The names of folders whose round goes on: of so many, and for so many seconds. To read a million takes a while.
 _LISTED, _LISTED_FOR = 4, 600.0
 _listed: dict[tuple[str, str], tuple[float, list[str]]] = {}
@@ -65,7 +63,10 @@ def place_at(path: str, pattern: str, roots: Sequence[str]) -> FilePlace:
         bucket = path.rstrip("/")
         if not any(bucket == root or bucket.startswith(f"{root}/") for root in _roots(roots, is_bucket=True)):
             raise _closed(path)
-        return BucketPlace(bucket, pattern)
+        name, _, prefix = bucket.removeprefix(_S3).partition("/")
+        if prefix and is_odd(prefix):
+            raise InvalidInput("source.path", f"{path}: must have no empty part, no `.` or `..`, no control character")
+        return BucketPlace(Bucket(name, prefix), pattern)
     if ".." in Path(path).parts or not os.path.isabs(path):
         raise InvalidInput("source.path", f"{path}: must be a whole path without `..`")
     real = os.path.realpath(path)
@@ -175,31 +176,17 @@ class BucketPlace:
 
     is_whole_at_once = True
 
-    def __init__(self, url: str, pattern: str) -> None:
-        from obstore.exceptions import BaseError
-        from obstore.store import S3Store
-
-        from weft.db.bucket_problems import allows_http
-
-        self._url, self._pattern, self._refused = url, compiled(pattern), BaseError
-        bucket, _, prefix = url.removeprefix(_S3).partition("/")
-        self._prefix = f"{prefix}/" if prefix else ""
-        try:
-            options = {"allow_http": allows_http(os.environ), "timeout": _TIMEOUT}
-            self._store = S3Store(bucket, client_options=options)  # type: ignore[arg-type]
-        except (BaseError, ValueError):
-            # The problem may repeat a secret.
-            raise InvalidInput(
-                "source.path", f"{url} cannot be opened with the AWS variables of the worker's environment"
-            ) from None
+    def __init__(self, address: Bucket, pattern: str) -> None:
+        self._address, self._pattern = address, compiled(pattern)
+        self._listing = BucketListing(address)
 
     def look(self, after: str, most: int, at_once: int) -> Iterator[Looked]:
         """Yield the objects after a path, as the bucket lists them; those that are not meant count too."""
         found: list[FoundFile] = []
-        for looked, (path, each) in enumerate(self._objects(after), 1):
-            if self._is_wanted(path):
-                mtime, size = each["last_modified"], each["size"]
-                found.append(FoundFile(path, size, mtime, each["e_tag"] or f"{mtime.timestamp()}:{size}"))
+        for looked, each in enumerate(self._listing.after(after), 1):
+            path = each.path
+            if self._is_wanted(path) and (seen := self._listing.looked_at(each)) is not None:
+                found.append(FoundFile(path, seen.size, seen.mtime, seen.tag or ""))
             if looked % at_once == 0 or looked == most:
                 yield Looked(found, path)
                 found = []
@@ -207,38 +194,13 @@ class BucketPlace:
                 return
         yield Looked(found, None)
 
-    def _objects(self, after: str) -> Iterator[tuple[str, ObjectMeta]]:
-        import obstore
-
-        offset = f"{self._prefix}{after}" if after else None
-        try:
-            for page in obstore.list(self._store, prefix=self._prefix or None, offset=offset, chunk_size=1000):
-                for each in page:
-                    # One that stands for the prefix itself is no part of it.
-                    if str(each["path"]).startswith(self._prefix):
-                        yield str(each["path"]).removeprefix(self._prefix), each
-        except self._refused as problem:
-            from weft.db.bucket_problems import problem_of
-
-            raise InvalidInput("source.path", f"{self._url} cannot be listed: {problem_of(problem)}") from None
-
     def address(self, path: str) -> str:
         """Return the address of an object."""
-        return f"{self._url}/{path}"
+        return f"{self._address}/{path}"
 
     def is_there(self, file: FoundFile) -> bool:
         """Whether there is an object of that name; what stands for a folder is listed without the `/` at its end."""
-        import obstore
-
-        try:
-            obstore.head(self._store, f"{self._prefix}{file.path}")
-        except FileNotFoundError:
-            return False
-        except self._refused as problem:
-            from weft.db.bucket_problems import problem_of
-
-            raise InvalidInput("source.path", f"{self._url} cannot be read: {problem_of(problem)}") from None
-        return True
+        return self._listing.is_there(file.path)
 
     def _is_wanted(self, path: str) -> bool:
         name = path.rpartition("/")[2]

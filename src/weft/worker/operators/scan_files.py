@@ -9,6 +9,7 @@ from weft.data.own_thread import in_own_thread
 from weft.flow.durations import seconds_of
 from weft.flow.globs import split_pattern
 from weft.live.staging import LONGEST_KEY
+from weft.worker.operators.bucket_listing import leads_elsewhere
 from weft.worker.operators.file_places import FilePlace, FoundFile, place_at
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def _look(live: LiveContext, said: _Said, after: str) -> _Slice:
             is_waiting = is_waiting or not is_settled
             if each["is_new"] or is_settled:
                 notes.append({"path": file.path, "tag": file.tag, "is_emitted": is_settled})
-            if is_settled and (file.size > 0 or said.place.is_there(file)):
+            if is_settled and leads_elsewhere(file.path):
+                live.task.logger.warning("passed over: %r has a part of dots", said.place.address(file.path))
+            elif is_settled and (file.size > 0 or said.place.is_there(file)):
                 units.append(file)
         notes += [{"path": path, "tag": None} for path in found["gone"]]
         after = until or ""
