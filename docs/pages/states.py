@@ -25,7 +25,8 @@ _OUTBOX = {
     OutboxState.PENDING: "waits for its time and for what comes before it in its ordering key",
     OutboxState.PROCESSING: "a worker carries it out",
     OutboxState.DONE: "carried out",
-    OutboxState.FAILED: "given up after 20 tries, or at once if it can never work; `weft outbox replay` sends it again",
+    OutboxState.FAILED: "given up after 20 tries, or at once if it can never work; `weft outbox replay` sends it again,"
+    " `weft outbox purge` removes it",
 }
 
 _LIVE_JOBS = {

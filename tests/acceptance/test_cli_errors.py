@@ -40,6 +40,7 @@ def cli(url: str, home: Path) -> Cli:
         (["tasks", "cancel"], 2, "id: name the tasks, or give --all"),
         (["dead", "replay", "1", "--all"], 2, "id: give either ids, or --all"),
         (["outbox", "replay"], 2, "id: name the effects, or give --all"),
+        (["outbox", "purge"], 2, "id: name the effects, or give --all"),
         (["outbox", "list", "--state", "odd"], 2, "state: 'odd' is not one of pending"),
         (
             ["outbox", "list", "--kind", "odd"],

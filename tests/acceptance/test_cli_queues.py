@@ -103,6 +103,23 @@ async def test_a_purge_says_what_it_would_do_before_it_does_it(cli: Cli, conn: A
     assert cli("dead", "purge", "--yes").strip() == "purged 1"
 
 
+async def test_effects_that_failed_are_purged(cli: Cli, client: weft.Client, conn: Any) -> None:
+    keys = [
+        row["id"] for row in await conn.fetch(
+            "insert into weft.outbox (org_id, kind, payload, state)"
+            " select $1, 'callback', '{}', s::weft.outbox_state from unnest(array['failed', 'failed', 'pending']) s"
+            " returning id",
+            await client.org_id(),
+        )
+    ]  # fmt: skip
+    assert cli("outbox", "purge", str(keys[0])).strip() == f"purged {keys[0]}"
+    assert cli("outbox", "purge", str(keys[0]), code=4).startswith(f"weft: there is no effect {keys[0]};")
+    assert "it is pending, and must be failed" in cli("outbox", "purge", str(keys[2]), code=5)
+    assert "run it again with --yes" in cli("outbox", "purge", "--all", code=2)
+    assert cli.json("outbox", "purge", "--all", "--yes") == {"purged": 1, "found": 1}
+    assert [effect["id"] for effect in cli.json("outbox", "list")["effects"]] == [str(keys[2])]
+
+
 async def test_effects_of_the_outbox_are_listed_and_those_that_failed_go_round_again(
     cli: Cli, client: weft.Client, conn: Any
 ) -> None:

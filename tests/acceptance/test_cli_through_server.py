@@ -128,6 +128,7 @@ CHANGES = {
         queues pause nothing =4 | tasks enqueue h --queue mail --params {{"a":1}} | tasks enqueue h --queue nothing =4
         tasks cancel --queue mail --all | tasks replay --queue mail --state cancelled --all
         dead replay --all | dead purge --older-than 1d --yes | outbox replay --all | cache clear --all
+        outbox purge --all --yes
         tasks enqueue-many {tasks} | outbox add enqueue_task --payload {{"handler":"h"}}
         outbox add nothing --payload 1 =2
         events send file.arrived --payload {{}} | events send x --payload {{ =2

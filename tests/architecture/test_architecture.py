@@ -55,9 +55,9 @@ CLIENT = [
     "count_dead", "create_queue", "database", "datasets", "dead_letters", "enqueue", "enqueue_many", "explain",
     "follow_log", "get_task", "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "live",
     "metrics", "of_org",
-    "org_id", "orgs", "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead",
-    "replay_outbox", "resume_queue", "roles", "schedules", "sees", "tokens", "users", "verify_audit", "wait", "why",
-    "workers", "workflows",
+    "org_id", "orgs", "outbox", "pause_queue", "purge", "purge_outbox", "queues", "read_log", "replay", "replay_all",
+    "replay_dead", "replay_outbox", "resume_queue", "roles", "schedules", "sees", "tokens", "users", "verify_audit",
+    "wait", "why", "workers", "workflows",
 ]  # fmt: skip
 
 

@@ -42,6 +42,7 @@ SEES_NOTHING: dict[str, list[Call]] = {
     "cached_outputs": [lambda them, id, live: them.cached_outputs()],
     "clear_cache": [lambda them, id, live: them.clear_cache(), lambda them, id, live: them.clear_cache("live")],
     "replay_outbox": [lambda them, id, live: them.replay_outbox()],
+    "purge_outbox": [lambda them, id, live: them.purge_outbox()],
     "metrics": [lambda them, id, live: _numbers(them)],
     "health": [lambda them, id, live: _workers_found(them)],
 }

@@ -1127,8 +1127,12 @@ GUARDS: list[Guard] = [
          "and w.until > (select weft.now())"),
     *_of("outbox.replay", "test_outbox_rows", ("o.org_id = $1 and", ""), "and o.state = 'failed'",
          "and ($2::bigint[] is null or o.id = any ($2))"),
-    *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", ""),
-         "and d.processed_at < (select weft.now() - $1::interval)"),
+    *_of("outbox.purge", "test_outbox_rows", ("o.org_id = $1 and", ""), "and o.state = 'failed'",
+         "and ($2::bigint[] is null or o.id = any ($2))"),
+    *_of("outbox.prune", "test_outbox_rows", "and d.processed_at < (select weft.now() - $1::interval)",
+         "and d.created_at < (select weft.now() - $1::interval - interval '1 day')", ("- interval '1 day'", ""),
+         ("e.org_id = d.org_id and", ""), "and e.ordering_key = d.ordering_key", "and e.id < d.id", "and e.state = 'failed'",
+         "and o.state = old.state"),
     # --- steps ---
     *_of("saved.save", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
          "for share"),
@@ -1955,6 +1959,14 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("queue.lock_worker", "for share"),
         "slots of a worker that is marked lost meanwhile are given up by its rescue, which comes after the mark",
+    ),
+    (
+        Guard("outbox.prune", "d.state in ('done', 'failed') and"),
+        "only what was carried out or given up has a time at which it was",
+    ),
+    (
+        Guard("outbox.prune", "d.state = 'pending' and"),
+        "of a key nothing is claimed behind one that failed, so what is behind it is pending",
     ),
     (
         Guard("outbox.claim", "and o.state = 'pending'"),

@@ -165,6 +165,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
         "resume_queue": lambda by: by.resume_queue("mail"),
         "limit_queue": lambda by: by.limit_queue("mail", 3),
         "replay_outbox": lambda by: by.replay_outbox(),
+        "purge_outbox": lambda by: by.purge_outbox(),
         "clear_cache": lambda by: by.clear_cache(),
         "orgs.create": lambda by: by.orgs.create("globex"),
         "orgs.create_token": lambda by: by.orgs.create_token("acme"),

@@ -166,6 +166,7 @@ _KEYLESS = {
     "POST /dead-letters/replay": "what is replayed is no dead letter",
     "POST /dead-letters/purge": "what is gone is not found again",
     "POST /outbox/replay": "what is replayed is not failed",
+    "POST /outbox/purge": "what is gone is not found again",
     "POST /live/{dag}/jobs/{job}/retry": "what is tried again is not held",
     "POST /live/deploys/plan": "changes nothing",
     "POST /live/{dag}/rollback/plan": "changes nothing",

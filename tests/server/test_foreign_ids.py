@@ -302,5 +302,7 @@ async def test_what_is_ones_own_is_done_beside_ids_of_another_org_and_they_are_r
     effects = [things.names["outbox_id"] for things in (scene.ours, scene.theirs)]
     await scene.conn.execute("update weft.outbox set state = 'failed' where id = any ($1)", list(map(int, effects)))
     before = await scene.of_theirs()
-    assert (await scene.http.post("/api/v1/outbox/replay", json={"ids": effects})).json() == {"count": 1}
-    assert await scene.of_theirs() == before
+    for verb in ("replay", "purge"):
+        await scene.conn.execute("update weft.outbox set state = 'failed' where id = $1", int(effects[0]))
+        assert (await scene.http.post(f"/api/v1/outbox/{verb}", json={"ids": effects})).json() == {"count": 1}, verb
+        assert await scene.of_theirs() == before

@@ -42,7 +42,7 @@ async def test_the_org_comes_from_the_credential_and_from_nothing_else(
     assert (await http.post("/api/v1/tasks/batch", json={"tasks": batch})).status_code == 422
     # Ids of another org among one's own, in bodies and in batches.
     ids = [theirs.names["task_id"]]
-    for path in ("dead-letters/purge", "outbox/replay"):
+    for path in ("dead-letters/purge", "outbox/replay", "outbox/purge"):
         answer = await http.post(f"/api/v1/{path}", json={"ids": ids})
         assert answer.status_code in (200, 404, 409), answer.text
         assert answer.json().get("count", 0) == 0

@@ -146,7 +146,27 @@ async def test_only_failed_rows_of_the_org_are_replayed(store: Store) -> None:
     assert await _state(store, ids["done"]) == "done"
 
 
-async def test_only_what_was_done_long_ago_is_forgotten(store: Store) -> None:
+async def test_only_failed_rows_of_the_org_are_purged(store: Store) -> None:
+    ids = {}
+    for state in ("pending", "processing", "done", "failed", "failed"):
+        ids[state] = await _add(store)
+        await store.conn.execute(
+            "update weft.outbox set state = $1::text::weft.outbox_state where id = $2", state, ids[state]
+        )
+    assert await store.run(outbox.purge, 2, None) == 0
+    assert await store.run(outbox.purge, 1, [ids["done"], ids["pending"], ids["processing"]]) == 0
+    assert await store.run(outbox.purge, 1, [ids["failed"]]) == 1
+    assert await store.run(outbox.purge, 1, None) == 1
+    assert await store.conn.fetchval("select array_agg(state::text order by state) from weft.outbox") == [
+        "pending", "processing", "done",
+    ]  # fmt: skip
+
+
+async def _left(store: Store) -> set[int]:
+    return {row[0] for row in await store.conn.fetch("select id from weft.outbox")}
+
+
+async def test_only_what_was_done_or_given_up_long_ago_is_forgotten(store: Store) -> None:
     worker = await store.worker()
     old, failed, pending = await _add(store), await _add(store), await _add(store)
     await _claim(store, worker, 2)
@@ -154,9 +174,51 @@ async def test_only_what_was_done_long_ago_is_forgotten(store: Store) -> None:
     await _settle(store, "fail", failed, worker)
     assert await store.run(outbox.prune, timedelta(days=1)) == 0
     await store.advance(days=2)
-    assert await store.run(outbox.prune, timedelta(days=1)) == 1
-    left = {row[0] for row in await store.conn.fetch("select id from weft.outbox")}
-    assert left == {failed, pending}
+    assert await store.run(outbox.prune, timedelta(days=1)) == 2
+    assert await _left(store) == {pending}
+
+
+async def test_what_waits_behind_one_that_failed_goes_a_day_later_unless_that_is_replayed(store: Store) -> None:
+    month = timedelta(days=30)
+    await store.conn.execute("insert into weft.org (id, slug, name) values (2, 'two', 'Two')")
+    worker = await store.worker()
+    first, alone = await _add(store, "a"), await _add(store, "b")
+    second, third = await _add(store, "a"), await _add(store, "a")
+    before, theirs = await _add(store, "c"), await store.run(outbox.add, 2, "callback", {}, ordering_key="c")
+    later = await _add(store, "c")
+    resting = [alone, before, theirs]
+    await store.conn.execute("update weft.outbox set available_at = 'infinity' where id = any ($1)", resting)
+    assert await _claim(store, worker) == [first]
+    await _settle(store, "fail", first, worker)
+    await store.advance(days=30, minutes=1)
+    assert await store.run(outbox.prune, month) == 1
+    # That which failed first is given up, and the next is tried.
+    assert await _claim(store, worker) == [second]
+    await _settle(store, "fail", second, worker)
+    assert await store.run(outbox.prune, month) == 0
+    await store.advance(days=1)
+    last = await _add(store, "a")
+    assert await store.run(outbox.prune, month) == 1
+    assert await _left(store) == {alone, before, theirs, later, second, last}, third
+    # Of whatever age: only what is behind one that failed, of its org and its key.
+    await store.conn.execute("update weft.outbox set state = 'failed', processed_at = weft.now() where id = $1", theirs)
+    assert await store.run(outbox.prune, month) == 0
+    await store.conn.execute("update weft.outbox set state = 'failed', processed_at = weft.now() where id = $1", later)
+    assert await store.run(outbox.prune, month) == 0
+
+
+async def test_what_is_replayed_while_it_is_forgotten_stays(store: Store, other: Store) -> None:
+    worker = await store.worker()
+    failed = await _add(store)
+    await _claim(store, worker)
+    await _settle(store, "fail", failed, worker)
+    await store.advance(days=2)
+    async with store.conn.transaction():
+        assert await store.run(outbox.replay, 1, [failed]) == 1
+        forgets = asyncio.create_task(other.run(outbox.prune, timedelta(days=1)))
+        assert await other.settled(forgets, ahead=store)
+    assert await forgets == 0
+    assert await _state(store, failed) == "pending"
 
 
 async def test_a_list_of_effects_is_filtered_and_paged(store: Store) -> None:

@@ -39,7 +39,7 @@ COMMANDS = {
     "schema": ("schema", "Print the JSON Schema of workflow definitions, or of live DAGs."),
     "health": ("health", "Say whether the database, workers, orchestrators and tasks are well."),
     "metrics": ("metrics", "Print numbers about jobs, tasks and workers."),
-    "outbox": ("outbox", "Look at the outbox, replay what failed."),
+    "outbox": ("outbox", "Look at the outbox, replay or purge what failed."),
     "cache": ("cache", "Look at outputs that serve again, and clear them."),
     "login": ("login", "Sign in to a server, to which commands then go."),
     "logout": ("logout", "Forget a server and the token for it."),

@@ -1,4 +1,4 @@
-"""``weft outbox``: looks at effects that wait to be carried out, adds one, and replays those that failed."""
+"""``weft outbox``: looks at effects that wait to be carried out, adds one, and replays or purges those that failed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.apps import JsonFlag, new_app
+from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call, call_each
-from weft.cli.inputs import read_id, read_params, read_word, wants_all
+from weft.cli.inputs import read_id, read_params, read_word, require_yes, wants_all
 from weft.cli.lists import Listing
 from weft.cli.reasons import says_why
 from weft.cli.tasks import After, Before, Oldest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.sdk.client import Client
 
-app = new_app("Look at the outbox, effects that are carried out after their cause is committed; replay what failed.")
+app = new_app("Look at the outbox, effects that are carried out after a commit; replay or purge what failed.")
 
 _COLUMNS = ("ID", "STATE", "KIND~", "KEY~", "ATTEMPTS>", "CREATED", "DUE", "LAST ERROR~")
 
@@ -98,13 +98,43 @@ def replay(
     tell({"replayed": count, "found": count}, f"replayed {count}", as_json=as_json)
 
 
+@app.command()
+@says_why
+def purge(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of effects that failed.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that failed; takes --yes.")] = False,
+    yes: YesFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove effects that failed for good; what waits behind them, of the same ordering key, is carried out."""
+    from weft.cli.output import tell
+
+    if not wants_all(ids, every=every, what="effects"):
+        call_each("purged", ids or [], _purge, as_json=as_json)
+        return
+    require_yes(yes, "this removes all effects that failed for good")
+    count = call(lambda client: client.purge_outbox())
+    tell({"purged": count, "found": count}, f"purged {count}", as_json=as_json)
+
+
 async def _replay(client: Client, key: str) -> None:
     from weft.core.checks import check_id
+
+    if not await client.replay_outbox([check_id(key)]):
+        await _refuse(client, "replay", key)
+
+
+async def _purge(client: Client, key: str) -> None:
+    from weft.core.checks import check_id
+
+    if not await client.purge_outbox([check_id(key)]):
+        await _refuse(client, "purge", key)
+
+
+async def _refuse(client: Client, verb: str, key: str) -> None:
     from weft.core.errors import NotFound, StateConflict
 
-    effect_id = check_id(key)
-    if not await client.replay_outbox([effect_id]):
-        for row in await client.outbox(before=effect_id + 1, limit=1):
-            if row.id == effect_id:
-                raise StateConflict("replay", key, row.state, ["failed"], "effect")
-        raise NotFound("effect", key)
+    for row in await client.outbox(before=int(key) + 1, limit=1):
+        if row.id == int(key):
+            raise StateConflict(verb, key, row.state, ["failed"], "effect")
+    raise NotFound("effect", key)

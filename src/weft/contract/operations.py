@@ -26,8 +26,8 @@ NDJSON = "application/x-ndjson"
 # What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
 _IN_PARTS = frozenset(
     {
-        "cancel_all", "live.retry", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck",
-        "workflows.gc", "datasets.gc",
+        "cancel_all", "live.retry", "replay_all", "replay_dead", "replay_outbox", "purge", "purge_outbox",
+        "workflows.fsck", "workflows.gc", "datasets.gc",
     }
 )  # fmt: skip
 _MADE_BY_KEY = frozenset({"jobs.submit", "enqueue"})

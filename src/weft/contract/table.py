@@ -164,6 +164,7 @@ _TASKS = (
     _get("/outbox", "outbox", key="id"),
     _post("/outbox", "add_effect", status=201, answer="id", body={"kind": "enqueue_task", "payload": {"handler": "a"}}),
     _post("/outbox/replay", "replay_outbox", answer="count", body={"ids": ["381002207845156620"]}),
+    _post("/outbox/purge", "purge_outbox", _ADMIN, answer="count", body={"ids": ["381002207845156620"]}),
     _get("/cache", "cached_outputs", key="handler"),
     _delete("/cache", "clear_cache", answer="count"),
 )

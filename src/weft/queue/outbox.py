@@ -126,8 +126,15 @@ async def replay(conn: type_Connection, org_id: int, ids: list[int] | None, acto
     return len(landed)
 
 
+async def purge(conn: type_Connection, org_id: int, ids: list[int] | None, actor: str | None = None) -> int:
+    """Forget failed effects for good; return how many."""
+    landed = [row["id"] for row in await conn.fetch(SQL.purge, org_id, ids)]
+    await audit.record_many(conn, org_id, actor, AuditVerb.PURGE, "effect", landed)
+    return len(landed)
+
+
 async def prune(conn: type_Connection, older_than: timedelta) -> int:
-    """Forget effects that were carried out long ago; return how many."""
+    """Forget effects that were carried out or given up long ago, and what waits behind these; return how many."""
     return len(await conn.fetch(SQL.prune, older_than))
 
 

@@ -229,6 +229,17 @@ class Operating(Looking):
         chosen = None if ids is None else check_ids(ids)
         return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen, self.actor))
 
+    async def purge_outbox(self, ids: Sequence[int] | None = None) -> int:
+        """Remove failed effects for good, those named or all; return how many. Later ones of their keys go on.
+
+        Example::
+
+            await client.purge_outbox([effect_id])
+        """
+        org_id = await self.org_id()
+        chosen = None if ids is None else check_ids(ids)
+        return await self.database.run(lambda conn: outbox.purge(conn, org_id, chosen, self.actor))
+
     async def clear_cache(self, handler: str | None = None) -> int:
         """Forget the outputs of a handler that would serve again, or those of all; return how many there were.
 
