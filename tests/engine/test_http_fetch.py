@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -151,6 +152,33 @@ async def test_decimals_are_as_exact_as_they_were_written(
             found = [row async for row in answer.records()]
     assert [Decimal(row["n"]) for row in found] == [Decimal(value) for value in values]
     assert [Decimal(row["more"].partition(":")[2].strip(" }")) for row in found] == [Decimal(value) for value in values]
+
+
+@pytest.mark.parametrize("format", ["ndjson", "csv"])
+async def test_rows_with_types_are_not_all_in_memory_at_once(
+    make_client: MakeClient, conn: Conn, registry: Registry, site: Site, format: str
+) -> None:
+    count = 60_000
+    head, row = ("n,m\n", "1,2\n") if format == "csv" else ("", '{"n":1,"m":2}\n')
+    site.pages["/x"] = (head + row).encode()
+    config = {"url": "/x", "format": format, "columns": {"n": "bigint", "m": "text"}}
+    client, scene, _ = await fetching(make_client, conn, registry, site, config)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        # Whatever is imported with the first is there.
+        await client.jobs.send_event("look", {})
+        await scene.settled()
+        site.pages["/x"] = (head + row * count).encode()
+        # Of Python's own objects, of which each row would be several.
+        tracemalloc.start()
+        try:
+            await client.jobs.send_event("look", {})
+            await scene.settled()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    async with client.datasets.query("select count(*)::int as n, sum(n)::int as m from fetched") as answer:
+        assert [row async for row in answer.records()] == [{"n": count, "m": count}]
+    assert peak < 8_000_000
 
 
 async def test_no_cookie_is_kept_for_whoever_fetches_next(

@@ -1,4 +1,4 @@
-"""Who is told what comes to live jobs and what becomes of it: those who see all datasets that a job reads and writes."""
+"""Who is told what comes to live jobs, and why they fail: those who see all datasets that a job reads and writes."""
 
 from __future__ import annotations
 

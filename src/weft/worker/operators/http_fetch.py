@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from weft.worker.live import LiveContext
 
 _URL, _ITEMS = "config.url", "config.items"
+_AT_ONCE = 10_000
+_LINE = re.compile(rb"[^\r\n]+")
 
 
 async def run(live: LiveContext) -> dict[str, Any]:
@@ -89,16 +92,36 @@ def _table(found: Fetched, config: HttpFetch, host: str) -> pa.Table | None:
             return _csv(found.body, config, host)
         case "ndjson":
             wrong = f"{host} did not answer in lines of JSON"
-            rows: Any = [decoded(line, wrong, exact=exact) for line in found.body.splitlines() if line.strip()]
+            lines = (line[0] for line in _LINE.finditer(found.body) if line[0].strip())
+            rows: Any = (decoded(line, wrong, exact=exact) for line in lines)
         case _:
             rows = found_at(found.json(host, exact=exact), config.items)
-    if isinstance(rows, Mapping):
-        rows = [rows]
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise InvalidInput(_ITEMS, f"no list of objects is at {config.items!r} of what {host} answers")
+            rows = [rows] if isinstance(rows, Mapping) else rows
+    told = _objects(rows, f"no list of objects is at {config.items!r} of what {host} answers")
+    # What was read of a document goes as its rows are taken.
+    del rows
     if config.columns:
-        return typed_table(rows, config.columns, "config.columns")
-    return table_of(rows, _ITEMS) if rows else None
+        return typed_table(told, config.columns, "config.columns")
+    listed = [*told]
+    return table_of(listed, _ITEMS) if listed else None
+
+
+def _objects(rows: Any, problem: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows, and keep none of them."""
+    if isinstance(rows, list):
+        rows = _taken(rows)
+    if not isinstance(rows, Iterator):
+        raise InvalidInput(_ITEMS, problem)
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise InvalidInput(_ITEMS, problem)
+        yield row
+
+
+def _taken(rows: list[Any]) -> Iterator[Any]:
+    rows.reverse()
+    while rows:
+        yield rows.pop()
 
 
 def _csv(body: bytes, config: HttpFetch, host: str) -> pa.Table:
@@ -110,7 +133,10 @@ def _csv(body: bytes, config: HttpFetch, host: str) -> pa.Table:
         table = csv.read_csv(io.BytesIO(body), convert_options=options)
     except (pa.ArrowInvalid, KeyError) as problem:
         raise InvalidInput("config.format", f"what {host} answers is no CSV with these columns: {problem}") from None
-    return typed_table(table.to_pylist(), config.columns, "config.columns") if config.columns else table
+    if not config.columns:
+        return table
+    rows = (row for batch in table.to_batches(max_chunksize=_AT_ONCE) for row in batch.to_pylist())
+    return typed_table(rows, config.columns, "config.columns")
 
 
 def _poll(live: LiveContext) -> float:
