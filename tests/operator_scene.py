@@ -24,10 +24,12 @@ class OperatorScene:
         @registry.task(name="put")
         async def put(
             dataset: str, rows: list[dict[str, Any]], partition: str | None, by: str | None, mode: str,
-            ctx: weft.Context,
+            ctx: weft.Context, breaking: bool = False,
         ) -> None:  # fmt: skip
             key: list[str] | None = [] if mode == "append" else None
-            await ctx.dataset(dataset).write(rows, partition=partition, partition_by=by, mode=mode, unique_key=key)
+            await ctx.dataset(dataset).write(
+                rows, partition=partition, partition_by=by, mode=mode, unique_key=key, breaking=breaking
+            )
 
         @registry.task(name="read")
         async def read(dataset: str, ctx: weft.Context) -> list[dict[str, Any]]:
@@ -80,6 +82,11 @@ class OperatorScene:
 
     async def spread(self, dataset: str, by: str, rows: list[dict[str, Any]]) -> None:
         await self.put(dataset, None, rows, "append", by)
+
+    async def begin(self, dataset: str, by: str, rows: list[dict[str, Any]]) -> None:
+        """Begin a version that has these rows."""
+        said = {"dataset": dataset, "partition": None, "rows": rows, "by": by, "mode": "replace", "breaking": True}
+        await self.client.wait((await self.client.enqueue("put", said)).id, timeout=60)
 
     async def rows(self, dataset: str) -> list[dict[str, Any]]:
         handle = await self.client.enqueue("read", {"dataset": dataset})

@@ -171,6 +171,31 @@ async def test_what_failed_for_good_holds_its_lane_until_it_is_sent_round_again(
     assert scene.seen[1:] == [("a", [1]), ("a", [2]), ("a", [3])]
 
 
+async def test_what_failed_for_a_partition_gives_way_when_that_is_written_anew(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    """Nothing else comes to the job by which it would have a turn."""
+    scene = Scene(client, conn, registry)
+
+    @operator("note", registry=registry, retry=0)
+    async def note(live: LiveContext) -> None:
+        table = await live.changes()
+        if table["id"].to_pylist() == [1]:
+            raise ValueError("the first is bad")
+        scene.seen.append((live.unit.lane or "", table["id"].to_pylist()))
+
+    await client.datasets.create("ticks")
+    dag = await make_dag(conn)
+    ticks = await dataset_id(conn, "ticks")
+    await make_job(conn, dag, "note", "note", inputs=[(ticks, None)], strategy="partition")
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.put("a", 1)
+        await until(lambda: conn.fetchval("select true from weft.live_unit where state = 'held'"))
+        await scene.put("a", 2)
+        await until(lambda: conn.fetchval("select not exists (select 1 from weft.live_unit)"))
+    assert scene.seen == [("a", [1, 2])]
+
+
 async def test_whoever_says_so_goes_on_behind_what_failed(client: weft.Client, conn: Conn, registry: Registry) -> None:
     scene = Scene(client, conn, registry)
 

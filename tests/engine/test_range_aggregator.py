@@ -193,6 +193,124 @@ async def test_rows_that_their_own_partition_had_taken_back_before_another_read_
             assert ordered(await scene.rows("candles")) == candles_of(ticks(16, 41, symbol="b"), 41)
 
 
+async def test_a_unit_of_a_version_that_is_read_no_more_takes_nothing_from_those_of_the_other(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    job = await scene.job(
+        "candles", "range_aggregator", CANDLES, ["ticks"], "candles", strategy="partition", max_concurrency=2
+    )
+    running = "select lane from weft.live_unit where live_job_id = $1 and task_id is not null and state = 'running'"
+    later = ticks(5, 16, 41, symbol="a") + ticks(7, symbol="c")
+
+    async def has_run(partition: str) -> bool:
+        state = "select (state->>'version')::int from weft.operator_state where state_key = 'in:' || $1::text"
+        return bool(await conn.fetchval(state, partition) == 2)
+
+    async with weft.Orchestrator(client=client):
+        await client.live.pause("market")
+        async with weft.Worker(client=client, registry=registry):
+            await scene.put("ticks", "c", ticks(3, symbol="c"))
+        await client.live.resume("market")
+        await until(lambda: conn.fetchval(running, job))
+        async with conn.transaction():
+            await conn.execute(
+                "select 1 from weft.task where id = (select task_id from weft.live_unit where lane = 'c') for update"
+            )
+            async with weft.Worker(client=client, registry=registry):
+                await scene.begin("ticks", "symbol", later)
+                await until(lambda: has_run("a"))
+        async with weft.Worker(client=client, registry=registry):
+            await scene.settled()
+            assert ordered(await scene.rows("candles")) == candles_of(later, 41)
+
+
+@with_and_without_a_database
+@pytest.mark.parametrize("strategy", ["update", "partition"])
+async def test_rows_go_with_which_an_earlier_state_of_the_input_takes_back(
+    client: weft.Client, conn: Conn, registry: Registry, strategy: str
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    await scene.job("candles", "range_aggregator", CANDLES, ["ticks"], "candles", strategy=strategy)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        for numbers in ((3, 41), (4, 15), (16, 5)):
+            await scene.add("ticks", "a", ticks(*numbers))
+            await scene.settled()
+        await client.datasets.rollback("ticks@1.1")
+        await scene.add("ticks", "a", ticks(25))
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(ticks(3, 25, 41), 41)
+        # One of those that went comes back, another goes.
+        await client.datasets.rollback("ticks@1.2")
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(ticks(3, 4, 15, 41), 41)
+
+
+async def test_rows_of_another_partition_that_belong_to_no_range_fail_its_own_units_alone(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    job = await scene.job("candles", "range_aggregator", CANDLES, ["ticks"], "candles", strategy="partition")
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.put("ticks", "b", ticks(4, 41, symbol="b"))
+        await scene.settled()
+        await scene.add("ticks", "b", [{"number": None, "symbol": "b", "price": 1}])
+        assert "number has nulls" in await scene.error(job)
+        await scene.add("ticks", "a", ticks(3, symbol="a"))
+        await scene.settled()
+        assert [unit.lane for unit in await client.live.units("market", "candles")] == ["b"]
+        assert ordered(await scene.rows("candles")) == candles_of(ticks(4, 41, symbol="b") + ticks(3, symbol="a"), 41)
+        await scene.put("ticks", "b", ticks(41, symbol="b"))
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(ticks(41, symbol="b") + ticks(3, symbol="a"), 41)
+
+
+@pytest.mark.parametrize("strategy", ["update", "partition"])
+async def test_a_job_goes_on_that_has_noted_of_its_partitions_no_writes(
+    client: weft.Client, conn: Conn, registry: Registry, strategy: str
+) -> None:
+    """As it was kept at first: of each partition the ranges alone, of ranges a list of partitions."""
+    scene = OperatorScene(client, conn, registry)
+    await scene.job("candles", "range_aggregator", CANDLES, ["ticks"], "candles", strategy=strategy)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        for partition in "ab":
+            await scene.put("ticks", partition, ticks(3, 15, 41, symbol=partition))
+        await scene.settled()
+        await conn.execute(
+            "update weft.operator_state set state = json_build_object('ranges', state->'ranges') "
+            "where state_key like 'in:%'"
+        )
+        await conn.execute(
+            "update weft.operator_state set state = (state::jsonb || jsonb_build_object("
+            "  'partitions', array(select json_object_keys(state->'partitions') order by 1)))::json "
+            "where state_key like 'at:%'"
+        )
+        await scene.add("ticks", "a", ticks(4, symbol="a"))
+        await scene.put("ticks", "b", ticks(5, symbol="b"))
+        await scene.settled()
+        left = ticks(3, 4, 15, 41, symbol="a") + ticks(5, symbol="b")
+        assert ordered(await scene.rows("candles")) == candles_of(left, 41)
+
+
+@with_and_without_a_database
+async def test_what_stands_there_when_a_job_begins_is_not_late_in_whichever_partition(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        standing = ticks(1, 5, 41, symbol="a") + ticks(2, 17, symbol="b")
+        await scene.spread("ticks", "symbol", standing)
+        await scene.job(
+            "candles", "range_aggregator", {**CANDLES, "late": "drop"}, ["ticks"], "candles", strategy="partition"
+        )
+        await scene.settled()
+        assert ordered(await scene.rows("candles")) == candles_of(standing, 41)
+        await scene.add("ticks", "b", ticks(3, 25, symbol="b"))
+        await scene.settled()
+        found = ordered(await scene.rows("candles"))
+    assert found == candles_of(standing + ticks(25, symbol="b"), 41)
+
+
 async def test_what_comes_late_is_left_out_or_refused_as_the_dag_says(
     client: weft.Client, conn: Conn, registry: Registry
 ) -> None:

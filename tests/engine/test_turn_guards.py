@@ -616,8 +616,16 @@ async def test_jobs_have_a_turn_that_have_something_to_do(conn: Conn) -> None:
     await job("again")
     await unit(conn, made["again"], "a", "held", task_id=await task(conn, 6))
     await job("held", "held")
+    await job("anew", "held", strategy="partition")
+    await job("elsewhere", "held", "waiting", strategy="partition")
+    await job("in order", "held")
+    for name in ("anew", "in order"):
+        await unit(conn, made[name], "0", "waiting")
+    await job("after", "held", strategy="partition")
+    await unit(conn, made["after"], "0", "waiting", id=1)
+    await job("of others", "waiting", strategy="partition")
     found = {row["id"] for row in await conn.fetch(ROUTER.due, 100, False)}
     asked = {"drains", "new", "done", "ready", "slices", "reads", "is behind"}
     assert {name for name, each in made.items() if each in found} == asked
     found = {row["id"] for row in await conn.fetch(ROUTER.due, 100, True)}
-    assert {name for name, each in made.items() if each in found} == asked | {"lost", "again", "full"}
+    assert {name for name, each in made.items() if each in found} == asked | {"lost", "again", "full", "anew"}

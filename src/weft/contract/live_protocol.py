@@ -102,7 +102,9 @@ class StageLive(Held):
 class LiveJobTold(BaseModel):
     """A live job: its DAG, its name and what that says of it, which never changes; what it reads and writes.
 
-    An input without a version comes from outside of the DAG: the one that is current is read.
+    An input without a version comes from outside of the DAG: the one that is current is read. Its writes become units:
+    those of version ``by_now``, which is another where one has become current since. ``is_boot`` is of the unit of the
+    task: whether it is of what stood there when the job began.
     """
 
     dag: str
@@ -111,6 +113,7 @@ class LiveJobTold(BaseModel):
     inputs: list[dict[str, Any]]
     outputs: list[str]
     output_versions: list[int]
+    is_boot: bool
 
 
 class StateRemembered(BaseModel):

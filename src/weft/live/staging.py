@@ -52,13 +52,17 @@ class CallbackStaged(NamedTuple):
 
 
 async def job_of(conn: type_Connection, fence: Fence) -> dict[str, Any]:
-    """Return the live job of a task: what it is called, what it means, what it reads and writes."""
+    """Return the live job of a task: what it is called, what it means, what it reads and writes.
+
+    ``by_now`` is the version of an input whose writes become units by now; ``is_boot`` is of the unit of the task.
+    """
     row = await _job(conn, fence)
     outputs = await conn.fetch(SQL.outputs, row["id"])
     return {
         "dag": row["dag"], "name": row["name"], "document": orjson.loads(row["document"]),
         "inputs": [dict(each) for each in await conn.fetch(SQL.inputs, row["id"])],
         "outputs": [each["name"] for each in outputs], "output_versions": [each["version"] for each in outputs],
+        "is_boot": row["is_boot"],
     }  # fmt: skip
 
 

@@ -131,6 +131,18 @@ class LiveContext:
         about, partitions, since = self._about()
         return about.files(partition=partitions if partition is None else partition, since=since)
 
+    def is_overtaken(self) -> Any:
+        """Return whether this job reads another version of the input by now than the one that the unit is about.
+
+        All that there is in the other has units of its own. Ask after the states that such units change: one that has
+        ended before the answer lets this one be tried again, or is seen in it.
+        """
+        return self._given(self._is_overtaken)
+
+    def is_boot(self) -> Any:
+        """Return whether the unit is of what stood there when this job, or the version that it reads, began."""
+        return self._given(lambda: bool(self._ask(asks.JOB, {}).result().get("is_boot")))
+
     def write(
         self, data: Any, *, output: int | str = 0, partition: str | None = None, partition_by: str | None = None,
         columns_from: Mapping[str, Sequence[str | tuple[str, str]]] | None = None,
@@ -219,6 +231,13 @@ class LiveContext:
             raise InvalidInput("unit", f"{self.unit.kind}: only units about a dataset have changes; see unit.said")
         since = said["write"] - 1 if self.unit.kind == "update" else None
         return self.input(said["dataset"]), said.get("partitions"), since
+
+    def _is_overtaken(self) -> bool:
+        said = self.unit.said
+        if self._versions.get(said.get("dataset", ""), 0) is not None:
+            return False
+        by_now = {each["name"]: each.get("by_now") for each in self._ask(asks.JOB, {}).result()["inputs"]}
+        return by_now[said["dataset"]] not in (None, said["version"])
 
     def _output(self, place: int) -> str:
         if not 0 <= place < len(self.outputs):

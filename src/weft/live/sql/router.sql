@@ -1,13 +1,16 @@
 -- name: due
 -- Live jobs that have something to do: units that are new or done, or may begin; inputs that were written; a slice that is
--- over. Whoever is thorough looks for tasks that ended without a word, or were sent round again.
+-- over. Whoever is thorough looks for tasks that ended without a word, or were sent round again, and for what failed of a partition
+-- that has been written anew.
 select j.id from weft.live_job j where j.state <> 'stopped' and (
   j.state = 'draining'
   or exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state in ('new', 'done'))
   or $2::boolean and (
     exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'running'
       and not exists (select 1 from weft.task t where t.id = u.task_id))
-    or exists (select 1 from weft.live_unit u join weft.task t on t.id = u.task_id where u.live_job_id = j.id and u.state = 'held'))
+    or exists (select 1 from weft.live_unit u join weft.task t on t.id = u.task_id where u.live_job_id = j.id and u.state = 'held')
+    or j.strategy = 'partition' and exists (select 1 from weft.live_unit h where h.live_job_id = j.id and h.state = 'held'
+      and exists (select 1 from weft.live_unit n where n.live_job_id = j.id and n.lane = h.lane and n.id > h.id)))
   or j.paused_at is null and exists (select 1 from weft.live_dag d where d.id = j.dag_id and d.paused_at is null) and (
     exists (select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'ready' and (u.run_at is null or u.run_at <= weft.now()))
       and (select count(*) from weft.live_unit u where u.live_job_id = j.id and u.state = 'running') < j.max_concurrency

@@ -1,12 +1,12 @@
 -- name: job
 -- The live job of a task that is running, by its worker and attempt; null for a task that has none.
-select l.id, l.org_id, l.name, d.name as dag, l.document from weft.task t
+select l.id, l.org_id, l.name, d.name as dag, l.document, u.is_boot from weft.task t
   left join weft.live_unit u on u.task_id = t.id left join weft.live_job l on l.id = u.live_job_id left join weft.live_dag d on d.id = l.dag_id
 where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running' for share of t;
 
 -- name: inputs
--- Those from outside have no version: it is the one that is current.
-select d.name, case when i.is_internal then v.number end as version
+-- Those from outside have no version: it is the one that is current. By now units are made of what is written into one of them.
+select d.name, case when i.is_internal then v.number end as version, v.number as by_now
 from weft.live_input i join weft.dataset d on d.id = i.dataset_id left join weft.dataset_version v on v.id = i.version_id
 where i.live_job_id = $1 order by i.place;
 

@@ -63,7 +63,10 @@ class _Slot:
         if state["version"] != version:
             # Another version of the input: what of the one before was read is of no use here.
             return cls(version, write, {}, state["closed"])
-        return cls(version, max(state["at"], write), state["partitions"], state["closed"])
+        known = state["partitions"]
+        # Once it was a list, which did not tell as of which write.
+        partitions = dict.fromkeys(known, 0) if isinstance(known, list) else known
+        return cls(version, max(state["at"], write), partitions, state["closed"])
 
     def to_state(self) -> dict[str, Any]:
         found = {"version": self.version, "at": self.at, "partitions": self.partitions, "closed": self.closed}
@@ -72,18 +75,25 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Note:
-    """What is known of a partition: of which ranges it has rows, as of which write its units have looked."""
+    """What is known of a partition: of which ranges it has rows, as of which write its units have looked.
+
+    So many ``files`` stood there then; None where that was not noted.
+    """
 
     version: int
     write: int
     ranges: Intervals = field(default_factory=list)
+    files: int | None = None
 
     @classmethod
     def told(cls, state: Any, version: int) -> _Note:
-        return cls(version, 0) if state is None else cls(state["version"], state["write"], state["ranges"])
+        if state is None:
+            return cls(version, 0)
+        # Once there were but the ranges.
+        return cls(state.get("version", 0), state.get("write", 0), state["ranges"], state.get("files"))
 
     def to_state(self) -> dict[str, Any]:
-        return {"version": self.version, "write": self.write, "ranges": self.ranges}
+        return {"version": self.version, "write": self.write, "ranges": self.ranges, "files": self.files}
 
 
 async def run(live: LiveContext) -> dict[str, Any]:
@@ -110,9 +120,12 @@ class _Unit:
         self.numbered: Numbered | None = None
 
     async def run(self) -> dict[str, Any]:
+        # Before it is asked which version is read: a unit of another that has ended since has changed it.
+        state = await self.live.state("ranges") or {"highest": None, "open": []}
+        if await self.live.is_overtaken():
+            return {"ranges": 0}
         for key in partitions_of(self.live, "write fewer at once"):
             await self._note(key)
-        state = await self.live.state("ranges") or {"highest": None, "open": []}
         seen = [each for each in (state["highest"], self.highest) if each is not None]
         if not seen:
             return {"ranges": 0}
@@ -135,11 +148,13 @@ class _Unit:
         found, highest = await self._ranges(changed)
         if highest is not None:
             self.highest = highest if self.highest is None else max(self.highest, highest)
-        known = (await self._noted(partition)).ranges
-        # Where nothing stands but what is new, what stood there before may be gone.
-        is_whole = set(standing.names) == set(changed.names)
-        touched = joined(found, known) if is_whole else found
-        self.notes[partition] = _Note(self.version, self.write, found if is_whole else joined(known, found))
+        note = await self._noted(partition)
+        is_whole, kept = set(standing.names) == set(changed.names), len(standing.names) - len(changed.names)
+        # Where something else stands than what is new and all that stood there, rows of any range may be gone.
+        is_less = is_whole or note.files is not None and kept != note.files
+        touched = joined(found, note.ranges) if is_less else found
+        ranges = found if is_whole else joined(note.ranges, found)
+        self.notes[partition] = _Note(self.version, self.write, ranges, len(standing.names))
         self.touched = joined(self.touched, touched)
         for number in _slots(touched):
             (await self._slot(number)).partitions[partition] = self.write
@@ -160,7 +175,7 @@ class _Unit:
         late: Intervals = []
         for number in _slots(complete):
             late = joined(late, common(complete, (await self._slot(number)).closed))
-        if not late or self.config.late == "amend" or self.live.unit.kind == "bootstrap":
+        if not late or self.config.late == "amend" or self.live.unit.kind == "bootstrap" or await self.live.is_boot():
             return complete
         starts = [number * self.config.size for number in numbers_in(late)]
         if self.config.late == "fail":
@@ -217,7 +232,11 @@ class _Unit:
         """Note of which ranges a partition has given rows that none of its units has seen, and perhaps none will."""
         note = await self._noted(partition)
         since = note.write if note.version == self.version else None
-        found, _ = await self._ranges(await self._state(at).files(partition=partition, since=since))
+        try:
+            found, _ = await self._ranges(await self._state(at).files(partition=partition, since=since))
+        except InvalidInput:
+            # What is wrong with its rows is for its own units to say; of which ranges they are, nobody can.
+            found = due
         note.ranges = joined(note.ranges, common(found, due))
 
     async def _ranges(self, files: DatasetFiles) -> tuple[Intervals, int | None]:
