@@ -17,6 +17,7 @@ from engine_scene import MakeClient
 
 import weft
 from far import with_and_without_a_database
+from live_scene import until
 from operator_scene import OperatorScene
 from receivers import receiving
 from weft.worker.registry import Registry
@@ -64,6 +65,52 @@ async def test_an_alert_begins_and_ends_once_for_each_key(client: weft.Client, c
         ('{"symbol":"B"}#1:firing', "B stands at 201 (firing, {unknown})"),
     ]
     assert {row["severity"] for row in found} == {"critical"}
+
+
+@with_and_without_a_database
+@pytest.mark.parametrize("strategy", ["update", "partition"])
+async def test_what_was_there_before_the_job_is_told_only_where_the_dag_says_so(
+    client: weft.Client, conn: Conn, registry: Registry, strategy: str
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    config = {**HIGH, "for": 1}
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        await scene.add("quotes", "a", quotes("A", 101, 99, 102))
+        await scene.job("high", "alert_evaluate", config, ["quotes"], "alerts", append=["alert_id"], strategy=strategy)
+        await scene.settled()
+        await scene.add("quotes", "a", quotes("A", 99, 103, first=3))
+        await scene.settled()
+        found = await scene.rows("alerts")
+    assert [row["alert_id"] for row in found] == ['{"symbol":"A"}#1:firing']
+    assert found[0]["message"].startswith("A stands at 103")
+
+
+async def test_what_comes_while_a_job_begins_is_told_though_it_is_looked_at_with_what_was_there(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    running = "select lane from weft.live_unit where live_job_id = $1 and state = 'running'"
+    more = "select (said->>'write')::int = 3 from weft.live_unit where lane = 'b'"
+    async with weft.Orchestrator(client=client):
+        async with weft.Worker(client=client, registry=registry):
+            for symbol in "AB":
+                await scene.add("quotes", symbol.lower(), quotes(symbol, 101))
+        job = await scene.job(
+            "high", "alert_evaluate", {**HIGH, "for": 1}, ["quotes"], "alerts", append=["alert_id"],
+            strategy="partition",
+        )  # fmt: skip
+        await until(lambda: conn.fetchval(running, job))
+        async with conn.transaction():
+            await conn.execute(
+                "select 1 from weft.task where id = (select task_id from weft.live_unit where lane = 'a') for update"
+            )
+            async with weft.Worker(client=client, registry=registry):
+                await scene.add("quotes", "b", quotes("B", 102, first=1))
+                await until(lambda: conn.fetchval(more))
+        async with weft.Worker(client=client, registry=registry):
+            await scene.settled()
+            found = await scene.rows("alerts")
+    assert told(found) == [('{"symbol":"B"}#1:firing', "B stands at 102 (firing, {unknown})")]
 
 
 async def test_a_condition_over_an_aggregate_and_another_input(

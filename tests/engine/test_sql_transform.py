@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import asyncpg
+import pytest
 
 import weft
 from far import with_and_without_a_database
@@ -76,6 +77,36 @@ async def test_a_write_into_several_partitions_is_transformed_partition_by_parti
         await scene.settled()
         found = await scene.rows("counted")
     assert sorted((row["id"], row["n"]) for row in found) == [(0, 4), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("where", [{"partition": "none"}, {"partition_by": "customer"}])
+async def test_who_ends_late_leaves_what_another_has_made_of_more(
+    client: weft.Client, conn: Conn, registry: Registry, where: dict[str, str]
+) -> None:
+    scene = OperatorScene(client, conn, registry)
+    config = {"sql": SPENT.replace("changes", "orders"), **where}
+    job = await scene.job(
+        "spent", "sql_transform", config, ["orders"], "spent", strategy="partition", max_concurrency=2
+    )
+    running = "select lane from weft.live_unit where live_job_id = $1 and state = 'running'"
+    async with weft.Orchestrator(client=client):
+        await client.live.pause("market")
+        async with weft.Worker(client=client, registry=registry):
+            await scene.put("orders", "mon", [{"customer": "ann", "price": 3}])
+        await client.live.resume("market")
+        await until(lambda: conn.fetchval(running, job))
+        async with conn.transaction():
+            await conn.execute(
+                "select 1 from weft.task where id = (select task_id from weft.live_unit where lane = 'mon') for update"
+            )
+            async with weft.Worker(client=client, registry=registry):
+                await scene.put("orders", "tue", [{"customer": "ann", "price": 4}, {"customer": "bob", "price": 5}])
+                written = "select count(*) from weft.dataset_write w join weft.live_output o using (version_id)"
+                await until(lambda: conn.fetchval(written))
+        async with weft.Worker(client=client, registry=registry):
+            await scene.settled()
+            found = await scene.rows("spent")
+    assert sorted((row["customer"], row["spent"]) for row in found) == [("ann", 7), ("bob", 5)]
 
 
 async def test_what_is_wrong_with_a_query_is_told_with_its_place_and_not_tried_again(

@@ -103,8 +103,8 @@ class LiveJobTold(BaseModel):
     """A live job: its DAG, its name and what that says of it, which never changes; what it reads and writes.
 
     An input without a version comes from outside of the DAG: the one that is current is read. Its writes become units:
-    those of version ``by_now``, which is another where one has become current since. ``is_boot`` is of the unit of the
-    task: whether it is of what stood there when the job began.
+    those of version ``by_now``, which is another where one has become current since; what it had after write ``stood``
+    stood there when the job began. ``is_boot`` is of the unit of the task: whether it is of that, and perhaps of more.
     """
 
     dag: str

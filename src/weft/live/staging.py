@@ -54,7 +54,8 @@ class CallbackStaged(NamedTuple):
 async def job_of(conn: type_Connection, fence: Fence) -> dict[str, Any]:
     """Return the live job of a task: what it is called, what it means, what it reads and writes.
 
-    ``by_now`` is the version of an input whose writes become units by now; ``is_boot`` is of the unit of the task.
+    ``by_now`` is the version of an input whose writes become units by now, and ``stood`` the write after which it was
+    taken up; ``is_boot`` is of the unit of the task.
     """
     row = await _job(conn, fence)
     outputs = await conn.fetch(SQL.outputs, row["id"])

@@ -72,7 +72,8 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     },
     "LiveJobTold": {
         "dag": "market", "name": "candles", "document": {"operator": "range_aggregator", "config": {"size": 100}},
-        "inputs": [{"name": "ticks", "version": None, "by_now": 3}], "outputs": ["candles"], "is_boot": False,
+        "inputs": [{"name": "ticks", "version": None, "by_now": 3, "stood": 12}], "outputs": ["candles"],
+        "is_boot": False,
     },
     "StateRemembered": {"version": 3, "state": {"cursor": 120}},
     "Explanation": {

@@ -113,13 +113,22 @@ class LiveContext:
         said = self.unit.said
         if said.get("dataset") == name:
             return self.task.dataset(f"{name}@{said['version']}.{said['write']}")
-        version = self._versions[name]
-        return self.task.dataset(name if version is None else f"{name}@{version}")
+        return self.latest(name)
 
     def output(self, place: int | str = 0) -> TaskDataset:
         """Return an output, by its place or name, to read what this job has written so far."""
         name = place if isinstance(place, str) else self._output(place)
         return self.task.dataset(f"{name}@{self._own_versions[name]}")
+
+    def latest(self, place: int | str = 0) -> TaskDataset:
+        """Return an input, by its place or name, as it is by now: also the one that the unit is about."""
+        name = place if isinstance(place, str) else self.inputs[place]
+        version = self._versions[name]
+        return self.task.dataset(name if version is None else f"{name}@{version}")
+
+    def at(self, write: int) -> TaskDataset:
+        """Return the input that the unit is about as it was after another write."""
+        return self.task.dataset(f"{self.unit.said['dataset']}@{self.unit.said['version']}.{write}")
 
     def changes(self, *, columns: Sequence[str] | None = None) -> Any:
         """Return what the unit is about as a table of Arrow: rows that an update added, or the whole partition."""
@@ -139,9 +148,12 @@ class LiveContext:
         """
         return self._given(self._is_overtaken)
 
-    def is_boot(self) -> Any:
-        """Return whether the unit is of what stood there when this job, or the version that it reads, began."""
-        return self._given(lambda: bool(self._ask(asks.JOB, {}).result().get("is_boot")))
+    def stood(self) -> Any:
+        """Return the write after which what the unit is about stood there when this job, or the input's version, began.
+
+        None for a unit of what came later alone; one of both is about a later write.
+        """
+        return self._given(self._stood)
 
     def write(
         self, data: Any, *, output: int | str = 0, partition: str | None = None, partition_by: str | None = None,
@@ -236,8 +248,22 @@ class LiveContext:
         said = self.unit.said
         if self._versions.get(said.get("dataset", ""), 0) is not None:
             return False
-        by_now = {each["name"]: each.get("by_now") for each in self._ask(asks.JOB, {}).result()["inputs"]}
-        return by_now[said["dataset"]] not in (None, said["version"])
+        by_now = self._told_anew()[1].get("by_now")
+        return by_now is not None and by_now != said["version"]
+
+    def _stood(self) -> int | None:
+        if "dataset" not in self.unit.said:
+            return None
+        info, about = self._told_anew()
+        if not info.get("is_boot"):
+            return None
+        write: int = self.unit.said["write"]
+        return about["stood"] if about["by_now"] == self.unit.said["version"] else write
+
+    def _told_anew(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what is told of this job just now, and of the input that the unit is about."""
+        info: dict[str, Any] = self._ask(asks.JOB, {}).result()
+        return info, next(each for each in info["inputs"] if each["name"] == self.unit.said["dataset"])
 
     def _output(self, place: int) -> str:
         if not 0 <= place < len(self.outputs):

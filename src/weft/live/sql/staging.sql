@@ -5,8 +5,9 @@ select l.id, l.org_id, l.name, d.name as dag, l.document, u.is_boot from weft.ta
 where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running' for share of t;
 
 -- name: inputs
--- Those from outside have no version: it is the one that is current. By now units are made of what is written into one of them.
-select d.name, case when i.is_internal then v.number end as version, v.number as by_now
+-- Those from outside have no version: it is the one that is current. By now units are made of what is written
+-- into one of them, and stood there after a write when that began.
+select d.name, case when i.is_internal then v.number end as version, v.number as by_now, i.boot_write as stood
 from weft.live_input i join weft.dataset d on d.id = i.dataset_id left join weft.dataset_version v on v.id = i.version_id
 where i.live_job_id = $1 order by i.place;
 

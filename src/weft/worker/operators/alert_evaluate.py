@@ -49,19 +49,35 @@ async def run(live: LiveContext) -> dict[str, Any]:
     if live.unit.kind == "bootstrap" and not config.history:
         return {"alerts": 0}
     evaluation = _Evaluation(live, config)
+    stood = None if config.history or live.unit.kind != "partition" else await live.stood()
+    if stood is not None:
+        # A partition is looked at anew each time, with all that it has: what is past must be known.
+        if config.order_by is not None:
+            await evaluation.pass_over(stood)
+        if stood == live.unit.said["write"]:
+            return {"alerts": await evaluation.tell()}
     async with aclosing(_rows(live, config, evaluation)) as rows:
         async for row in rows:
             await evaluation.look(row)
     return {"alerts": await evaluation.tell()}
 
 
-async def _rows(live: LiveContext, config: AlertEvaluate, evaluation: _Evaluation) -> AsyncGenerator[dict[str, Any]]:
-    """Yield the rows, each with whether the condition holds, in their order; of so many at once there is a table."""
+async def _rows(
+    live: LiveContext, config: AlertEvaluate, evaluation: _Evaluation, stood: int | None = None
+) -> AsyncGenerator[dict[str, Any]]:
+    """Yield the rows, each with whether the condition holds, in their order; of so many at once there is a table.
+
+    With a write those that ``stood`` there after it: of a query that does not read what the unit is about, none.
+    """
     query = config.query or f"select * from {CHANGES}"
     names = await tables_in(live, query, "config.query")
     async with AsyncExitStack() as stack:
         tables: dict[str, DatasetFiles] = await inputs_named(live, names, {}, "config.query")
-        if CHANGES in names and "dataset" in live.unit.said:
+        if stood is not None:
+            if CHANGES not in names:
+                return
+            tables[CHANGES] = await live.at(stood).files(partition=live.unit.partitions)
+        elif CHANGES in names and "dataset" in live.unit.said:
             tables[CHANGES] = await live.changed_files()
         elif CHANGES in names:
             tables |= stack.enter_context(rows_said(live))
@@ -99,9 +115,7 @@ class _Evaluation:
     async def look(self, row: dict[str, Any]) -> None:
         """Note whether the condition holds for the next row of its key."""
         holds = bool(row.pop(_HOLDS))
-        # Zero of either sign is one key, as it is for queries.
-        values = {name: _plain(row.get(name)) for name in self._config.key}
-        key = {name: 0.0 if isinstance(value, float) and value == 0 else value for name, value in values.items()}
+        key = self._key(row)
         text = orjson.dumps(key).decode()
         slot = await self._slot(text)
         known = slot.get(text, {})
@@ -120,6 +134,17 @@ class _Evaluation:
             if self._config.resolved:
                 self._add("resolved", known["number"], key, text, row)
         slot[text] = known
+
+    async def pass_over(self, stood: int) -> None:
+        """Note which rows stood there after a write: none of them counts any more, nor what comes before them."""
+        assert self._config.order_by is not None
+        async with aclosing(_rows(self._live, self._config, self, stood)) as rows:
+            async for row in rows:
+                text = orjson.dumps(self._key(row)).decode()
+                slot = await self._slot(text)
+                position = _position(row.get(self._config.order_by), self._config.order_by)
+                known = slot.setdefault(text, {"seen": position})
+                known["seen"] = max(known["seen"], position)
 
     async def tell(self) -> int:
         """Write the alerts, remember what is so now, and let receivers be told, all with the end of the task."""
@@ -161,6 +186,11 @@ class _Evaluation:
             column: list(dict.fromkeys(each for name in names for each in self.origins.get(name, ())))
             for column, names in made_of.items()
         })  # fmt: skip
+
+    def _key(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        values = {name: _plain(row.get(name)) for name in self._config.key}
+        # Zero of either sign is one key, as it is for queries.
+        return {name: 0.0 if isinstance(value, float) and value == 0 else value for name, value in values.items()}
 
     async def _slot(self, text: str) -> dict[str, Any]:
         name = f"alerts:{int.from_bytes(hashlib.sha256(text.encode()).digest()[:2], 'big') % _SLOTS}"

@@ -28,9 +28,12 @@ def partitions_of(live: LiveContext, advice: str) -> list[str]:
 
 
 async def inputs_named(
-    live: LiveContext, names: Sequence[str], aliases: Mapping[str, str], field: str
+    live: LiveContext, names: Sequence[str], aliases: Mapping[str, str], field: str, *, is_latest: bool = False
 ) -> dict[str, DatasetFiles]:
-    """Return the inputs that a query names, in the versions that the job reads; of those nothing is read yet."""
+    """Return the inputs that a query names, in the versions that the job reads; of those nothing is read yet.
+
+    The one that the unit is about is as it was after its write, or the ``latest``.
+    """
     known = {name.lower(): name for name in live.inputs}
     known |= {alias.lower(): dataset for alias, dataset in aliases.items()}
     found = {}
@@ -42,7 +45,7 @@ async def inputs_named(
             raise InvalidInput(
                 field, f"there is no table {name!r}: there are `changes` and the inputs of the job.{hint}"
             )
-        found[name] = await live.input(dataset).files()
+        found[name] = await (live.latest if is_latest else live.input)(dataset).files()
     return found
 
 

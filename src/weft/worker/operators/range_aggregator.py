@@ -151,7 +151,7 @@ class _Unit:
         note = await self._noted(partition)
         is_whole, kept = set(standing.names) == set(changed.names), len(standing.names) - len(changed.names)
         # Where something else stands than what is new and all that stood there, rows of any range may be gone.
-        is_less = is_whole or note.files is not None and kept != note.files
+        is_less = is_whole or (note.files is not None and kept != note.files)
         touched = joined(found, note.ranges) if is_less else found
         ranges = found if is_whole else joined(note.ranges, found)
         self.notes[partition] = _Note(self.version, self.write, ranges, len(standing.names))
@@ -175,7 +175,10 @@ class _Unit:
         late: Intervals = []
         for number in _slots(complete):
             late = joined(late, common(complete, (await self._slot(number)).closed))
-        if not late or self.config.late == "amend" or self.live.unit.kind == "bootstrap" or await self.live.is_boot():
+        if not late or self.config.late == "amend" or self.live.unit.kind == "bootstrap":
+            return complete
+        if await self.live.stood() is not None:
+            # What stands there when the job begins is no more late than what it stands beside.
             return complete
         starts = [number * self.config.size for number in numbers_in(late)]
         if self.config.late == "fail":
@@ -246,7 +249,7 @@ class _Unit:
         return await in_own_thread(self.numbered.ranges, values, _COLUMN)
 
     def _state(self, write: int) -> TaskDataset:
-        return self.live.task.dataset(f"{self.dataset}@{self.version}.{write}")
+        return self.live.at(write)
 
     async def _aggregate(self, source: DatasetFiles, ranges: Intervals) -> set[int]:
         """Write what the rows of some ranges come to; return those that have rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.flow.live.configs import SqlTransform
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.worker.live import LiveContext
 
 _FIELD = "config.sql"
+_TURN = "answers"
 _ADVICE = "say partition_by, or partition: none"
 
 
@@ -23,7 +24,8 @@ async def run(live: LiveContext) -> dict[str, Any]:
     """Run the query, once for each partition that the unit is about, and write what it answers."""
     config = configured(live, SqlTransform)
     names = await tables_in(live, config.sql, _FIELD)
-    tables = await inputs_named(live, names, config.tables, _FIELD)
+    is_whole = await _take_turn(live, config, names)
+    tables = await inputs_named(live, names, config.tables, _FIELD, is_latest=is_whole)
     if "dataset" not in live.unit.said:
         with rows_said(live) as rows:
             return {"rows": await _transform(live, config, tables | rows, None)}
@@ -35,6 +37,18 @@ async def run(live: LiveContext) -> dict[str, Any]:
         changed = {CHANGES: await live.changed_files(partition=key)} if CHANGES in names else {}
         rows_written += await _transform(live, config, tables | changed, key or None)
     return {"rows": rows_written}
+
+
+async def _take_turn(live: LiveContext, config: SqlTransform, names: Sequence[str]) -> bool:
+    """Return whether the answer, of whole inputs, takes the place of what units of other partitions have written.
+
+    Then whoever ends last must have read last: one that has read before another ended is tried again.
+    """
+    is_shared = config.partition_by is not None or config.partition == "none"
+    if not is_shared or live.document.get("update_strategy") == "append" or not set(names) - {CHANGES}:
+        return False
+    await live.set_state((await live.state(_TURN) or 0) + 1, _TURN)
+    return True
 
 
 async def _transform(
