@@ -258,6 +258,30 @@ async def test_rows_go_with_which_an_earlier_state_of_the_input_takes_back(
         assert ordered(await scene.rows("candles")) == candles_of(ticks(3, 4, 15, 41), 41)
 
 
+async def test_rows_go_that_stood_there_when_the_job_began_and_had_no_unit_of_their_own(
+    client: weft.Client, conn: Conn, registry: Registry
+) -> None:
+    """The job has no room for a unit of their partition until that is gone, with all that came into it."""
+    scene = OperatorScene(client, conn, registry)
+    running = "select lane from weft.live_unit where live_job_id = $1 and state = 'running'"
+    async with weft.Orchestrator(client=client):
+        async with weft.Worker(client=client, registry=registry):
+            await scene.spread("ticks", "symbol", ticks(5, 15, symbol="a") + ticks(3, symbol="b"))
+        job = await scene.job("candles", "range_aggregator", CANDLES, ["ticks"], "candles", max_backlog=1)
+        await until(lambda: conn.fetchval(running, job))
+        async with conn.transaction():
+            await conn.execute(
+                "select 1 from weft.task where id = (select task_id from weft.live_unit where lane = 'a') for update"
+            )
+            async with weft.Worker(client=client, registry=registry):
+                await scene.add("ticks", "b", ticks(41, symbol="b"))
+                await scene.put("ticks", "a", ticks(15, symbol="a"))
+                await scene.put("ticks", None, ticks(61))
+        async with weft.Worker(client=client, registry=registry):
+            await scene.settled()
+            assert await scene.rows("candles") == candles_of(ticks(61), 61) == []
+
+
 async def test_rows_of_another_partition_that_belong_to_no_range_fail_its_own_units_alone(
     client: weft.Client, conn: Conn, registry: Registry
 ) -> None:

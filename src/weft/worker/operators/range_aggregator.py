@@ -77,18 +77,20 @@ class _Slot:
 class _Note:
     """What is known of a partition: of which ranges it has rows, as of which write its units have looked.
 
-    So many ``files`` stood there then; None where that was not noted.
+    So many ``files`` stood there then; None where that was not noted, as once.
     """
 
     version: int
     write: int
     ranges: Intervals = field(default_factory=list)
-    files: int | None = None
+    files: int | None = 0
 
     @classmethod
     def told(cls, state: Any, version: int) -> _Note:
         if state is None:
             return cls(version, 0)
+        if "version" in state and state["version"] != version:
+            return cls(state["version"], state["write"], state["ranges"])
         # Once there were but the ranges.
         return cls(state.get("version", 0), state.get("write", 0), state["ranges"], state.get("files"))
 
@@ -145,15 +147,15 @@ class _Unit:
         changed: DatasetFiles = await self.live.changed_files(partition=partition)
         standing: DatasetFiles = await self.live.input(self.dataset).files(partition=partition)
         self.numbered = Numbered.of(changed.schema, self.config.column, self.config.size, _COLUMN)
-        found, highest = await self._ranges(changed)
+        note, kept = await self._noted(partition), len(standing.names) - len(changed.names)
+        # Where something else stands than what is new and all that stood there, all of it is looked at: some may be
+        # gone, or be there that no unit has seen.
+        is_more = kept > 0 and note.files in (None, kept)
+        found, highest = await self._ranges(changed if is_more else standing)
         if highest is not None:
             self.highest = highest if self.highest is None else max(self.highest, highest)
-        note = await self._noted(partition)
-        is_whole, kept = set(standing.names) == set(changed.names), len(standing.names) - len(changed.names)
-        # Where something else stands than what is new and all that stood there, rows of any range may be gone.
-        is_less = is_whole or (note.files is not None and kept != note.files)
-        touched = joined(found, note.ranges) if is_less else found
-        ranges = found if is_whole else joined(note.ranges, found)
+        known = joined(note.ranges, found)
+        touched, ranges = (found, known) if is_more else (known, found)
         self.notes[partition] = _Note(self.version, self.write, ranges, len(standing.names))
         self.touched = joined(self.touched, touched)
         for number in _slots(touched):
