@@ -1130,7 +1130,7 @@ GUARDS: list[Guard] = [
          "and ($2::bigint[] is null or o.id = any ($2))"),
     *_of("outbox.purge", "test_outbox_rows", ("o.org_id = $1 and", ""), "and o.state = 'failed'",
          "and ($2::bigint[] is null or o.id = any ($2))"),
-    *_of("outbox.prune", "test_outbox_rows", "and d.processed_at < (select weft.now() - $1::interval)",
+    *_of("outbox.prune", "test_outbox_rows", "and d.kind in ('callback', 'openlineage')", "and d.processed_at < (select weft.now() - $1::interval)",
          "and d.created_at < (select weft.now() - $1::interval - interval '1 day')", ("- interval '1 day'", ""),
          ("e.org_id = d.org_id and", ""), "and e.ordering_key = d.ordering_key", "and e.id < d.id", "and e.state = 'failed'",
          "and o.state = old.state"),

@@ -64,15 +64,16 @@ where o.org_id = $1 and o.state = 'failed' and ($2::bigint[] is null or o.id = a
 delete from weft.outbox o where o.org_id = $1 and o.state = 'failed' and ($2::bigint[] is null or o.id = any ($2)) returning o.id;
 
 -- name: prune
--- Those that were carried out, or given up, long ago. What waits behind one that failed goes too, but later by a day: until then the
--- first of it, which is carried out as soon as nothing that failed is before it, has told whether the others would fail as well. None
--- that was replayed or claimed meanwhile.
+-- Those that were carried out, or given up, long ago. What somebody outside is to be told and waits behind one that failed goes too, but
+-- later by a day: until then the first of it, which is carried out as soon as nothing that failed is before it, has told whether the
+-- others would fail as well. None that was replayed or claimed meanwhile, and no task or event that is still to come.
 delete from weft.outbox o using (
   (select d.id, d.state from weft.outbox d where d.state in ('done', 'failed') and d.processed_at < (select weft.now() - $1::interval)
    order by d.id limit 1000)
   union all
   (select d.id, d.state from weft.outbox d
-   where d.state = 'pending' and d.ordering_key is not null and d.created_at < (select weft.now() - $1::interval - interval '1 day')
+   where d.state = 'pending' and d.kind in ('callback', 'openlineage') and d.ordering_key is not null
+     and d.created_at < (select weft.now() - $1::interval - interval '1 day')
      and exists (select 1 from weft.outbox e
        where e.org_id = d.org_id and e.ordering_key = d.ordering_key and e.id < d.id and e.state = 'failed')
    order by d.id limit 1000)
