@@ -88,8 +88,8 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
     await client.create_queue("mail")
     open_ = await client.jobs.submit("etl")
     tasks = [await client.enqueue("nobody:knows") for _ in range(2)]
-    effect = await client.add_effect("enqueue_task", {"handler": "a"})
-    await conn.execute("update weft.outbox set state = 'failed' where id = $1", effect)
+    effects = [await client.add_effect("enqueue_task", {"handler": "a"}) for _ in range(2)]
+    await conn.execute("update weft.outbox set state = 'failed' where id = any ($1)", effects)
     await client.orgs.create("acme")
     for user in ("ada", "eve"):
         await client.users.add(user)
@@ -164,7 +164,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], ou
         "pause_queue": lambda by: by.pause_queue("mail"),
         "resume_queue": lambda by: by.resume_queue("mail"),
         "limit_queue": lambda by: by.limit_queue("mail", 3),
-        "replay_outbox": lambda by: by.replay_outbox(),
+        "replay_outbox": lambda by: by.replay_outbox([effects[0]]),
         "purge_outbox": lambda by: by.purge_outbox(),
         "clear_cache": lambda by: by.clear_cache(),
         "orgs.create": lambda by: by.orgs.create("globex"),
