@@ -11,7 +11,7 @@ for the other partition of which ranges it has given rows, lest these stay when 
 | state | what it has |
 |---|---|
 | `ranges` | the highest number that was seen, and the ranges that are open |
-| `in:PARTITION` | of which ranges a partition of the input has rows, and as of which write and how many files its units know that |
+| `in:PARTITION` | of which ranges a partition of the input has rows, as of which write and how many files |
 | `at:NUMBER` | of 1,000 ranges: which partitions have rows of them, as of which write; as of which they were made |
 """
 
