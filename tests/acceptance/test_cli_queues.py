@@ -115,6 +115,8 @@ async def test_effects_that_failed_are_purged(cli: Cli, client: weft.Client, con
     assert cli("outbox", "purge", str(keys[0])).strip() == f"purged {keys[0]}"
     assert cli("outbox", "purge", str(keys[0]), code=4).startswith(f"weft: there is no effect {keys[0]};")
     assert "it is pending, and must be failed" in cli("outbox", "purge", str(keys[2]), code=5)
+    for verb in ("purge", "replay"):
+        assert "give a number as `weft outbox list` shows it" in cli("outbox", verb, "x", code=2)
     assert "run it again with --yes" in cli("outbox", "purge", "--all", code=2)
     assert cli.json("outbox", "purge", "--all", "--yes") == {"purged": 1, "found": 1}
     assert [effect["id"] for effect in cli.json("outbox", "list")["effects"]] == [str(keys[2])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -118,23 +119,21 @@ def purge(
 
 
 async def _replay(client: Client, key: str) -> None:
-    from weft.core.checks import check_id
-
-    if not await client.replay_outbox([check_id(key)]):
-        await _refuse(client, "replay", key)
+    await _act("replay", client.replay_outbox, client, key)
 
 
 async def _purge(client: Client, key: str) -> None:
+    await _act("purge", client.purge_outbox, client, key)
+
+
+async def _act(verb: str, act: Callable[[list[int]], Awaitable[int]], client: Client, key: str) -> None:
     from weft.core.checks import check_id
-
-    if not await client.purge_outbox([check_id(key)]):
-        await _refuse(client, "purge", key)
-
-
-async def _refuse(client: Client, verb: str, key: str) -> None:
     from weft.core.errors import NotFound, StateConflict
 
-    for row in await client.outbox(before=int(key) + 1, limit=1):
-        if row.id == int(key):
+    effect_id = check_id(key, shown_by="weft outbox list")
+    if await act([effect_id]):
+        return
+    for row in await client.outbox(before=effect_id + 1, limit=1):
+        if row.id == effect_id:
             raise StateConflict(verb, key, row.state, ["failed"], "effect")
     raise NotFound("effect", key)
